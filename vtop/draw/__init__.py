@@ -1,0 +1,1 @@
+"""Pure drawing: data, width and palette in, lines out."""

@@ -1,0 +1,174 @@
+"""Lines of a screen: text by role in, segments of exactly so many cells out.
+
+Text is never markup. What does not fit is left out whole, the least important first; a number is never cut.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from rich.cells import cell_len, get_character_cell_size
+from rich.segment import Segment
+
+from vtop.draw.look import Look
+
+Line = tuple[Segment, ...]
+Piece = tuple[str, str]  # text, role
+
+_NUMBER_AT_END: Final = re.compile(r"[<>≤≥≈~^↑−–-]*\d[\d.,:–-]*$")
+
+
+class Phrase(NamedTuple):
+    """Pieces that stand or go together. Rank 0 stays longest; of the same rank the last goes first."""
+
+    rank: int
+    pieces: tuple[Piece, ...]
+
+
+def width_of(text: str) -> int:
+    """Cells that a text takes in a terminal."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def line(look: Look, width: int, *pieces: Piece) -> Line:
+    """The pieces in one line of exactly `width` cells: filled with blanks, or shortened at a word's end."""
+    styles, left = look.styles, width
+    segments: list[Segment] = []
+    for raw, role in pieces:
+        text = raw if raw.isascii() and raw.isprintable() else look.say(raw)
+        cells = len(text) if text.isascii() else cell_len(text)
+        if cells > left:
+            text = shorten(text, left, look.glyphs.ellipsis)
+            cells = width_of(text)
+            segments.append(Segment(text, styles[role]))
+            left -= cells
+            break
+        if text:
+            segments.append(Segment(text, styles[role]))
+            left -= cells
+    if left:
+        segments.append(Segment(" " * left, styles["text"]))
+    return tuple(segments)
+
+
+def blank(look: Look, width: int) -> Line:
+    """A line with nothing on it."""
+    return (Segment(" " * width, look.styles["text"]),)
+
+
+def phrases(
+    look: Look, width: int, items: Sequence[Phrase], right: Sequence[Phrase] = (), between: str = " · "
+) -> Line:
+    """Phrases side by side, those at the `right` flush with the end; whole phrases go until the rest fits."""
+    gap = width_of(look.say(between))
+    sizes = [sum(width_of(look.say(text)) for text, _ in item.pieces) for item in (*items, *right)]
+    kept = set(range(len(sizes)))
+    order = sorted(kept, key=lambda at: (-(items[at].rank if at < len(items) else right[at - len(items)].rank), -at))
+    while len(kept) > 1 and _needed(kept, sizes, len(items), gap) > width:
+        kept.discard(order.pop(0))
+    pieces, ends = _joined(items, kept, 0, between), _joined(right, kept, len(items), "  ")
+    if not ends:
+        return line(look, width, *pieces)
+    used = sum(width_of(look.say(text)) for text, _ in (*pieces, *ends))
+    return line(look, width, *pieces, (" " * max(0, width - used), "text"), *ends)
+
+
+def _needed(kept: set[int], sizes: Sequence[int], lefts: int, gap: int) -> int:
+    left, right = [at for at in kept if at < lefts], [at for at in kept if at >= lefts]
+    cells = sum(sizes[at] for at in kept) + gap * max(0, len(left) - 1) + 2 * max(0, len(right) - 1)
+    return cells + (2 if left and right else 0)
+
+
+def _joined(items: Sequence[Phrase], kept: set[int], offset: int, between: str) -> list[Piece]:
+    pieces: list[Piece] = []
+    for at, item in enumerate(items):
+        if at + offset in kept:
+            if pieces:
+                pieces.append((between, "dim"))
+            pieces += item.pieces
+    return pieces
+
+
+def shorten(text: str, width: int, ellipsis: str = "…") -> str:
+    """At most `width` cells of the text, with an ellipsis for the rest, cut at a word's end and never in a number."""
+    if width_of(text) <= width:
+        return text
+    mark = width_of(ellipsis)
+    if width < mark:
+        return ""
+    head, left = "", width - mark
+    for character in text:
+        left -= get_character_cell_size(character)
+        if left < 0:
+            break
+        head += character
+    following = text[len(head)]
+    whole = head if following == " " else head[: head.rfind(" ") + 1].rstrip()
+    if following != " " and len(whole) < len(head) // 2:  # one long word: better its beginning than nothing
+        whole = _NUMBER_AT_END.sub("", head) if following.isdigit() or following in ".,:" else head
+    return whole.rstrip(" ·|-") + ellipsis
+
+
+def padded(text: str, width: int, right: bool = False) -> str:
+    """A text in a field: blanks on its right, or on its left when it stands at the `right`."""
+    fill = " " * (width - width_of(text))
+    return fill + text if right else text + fill
+
+
+class Column(NamedTuple):
+    """A column of a table. Columns of the highest rank go first when there is no room."""
+
+    title: str
+    width: int
+    right: bool = True
+    rank: int = 0
+
+
+def table(
+    look: Look, width: int, columns: Sequence[Column], rows: Iterable[Sequence[Piece]], titles: bool = True
+) -> list[Line]:
+    """One line of titles and one a row, in columns two cells apart; the last column takes what room is left."""
+    kept = list(range(len(columns)))
+    while len(kept) > 1 and sum(columns[at].width + 2 for at in kept) - 2 > width:
+        kept.remove(max(kept, key=lambda at: (columns[at].rank, at)))
+    lines = [line(look, width, *_cells(look, columns, kept, [(c.title, "dim") for c in columns]))] if titles else []
+    return lines + [line(look, width, *_cells(look, columns, kept, row)) for row in rows]
+
+
+def _cells(look: Look, columns: Sequence[Column], kept: Sequence[int], row: Sequence[Piece]) -> Iterable[Piece]:
+    for at in kept:
+        column, (text, role) = columns[at], row[at]
+        shown = look.say(text)
+        if at != kept[-1] or column.right:
+            shown = padded(shorten(shown, column.width, look.glyphs.ellipsis), column.width, column.right)
+        yield (shown if at == kept[-1] else shown + "  ", role)
+
+
+def boxed(look: Look, width: int, title: str, note: str, lines: Iterable[Line]) -> list[Line]:
+    """Lines of width - 4 cells in a box: two lines and four cells more."""
+    top_left, top_right, bottom_left, bottom_right = tuple(look.glyphs.corners)
+    rule, wall = look.glyphs.rule, look.glyphs.wall
+    head = heading(look, width - 2, title, note)
+    edge = look.styles["border"]
+    left, end = Segment(wall + " ", edge), Segment(" " + wall, edge)
+    return [
+        (Segment(top_left, edge), *head, Segment(top_right, edge)),
+        *((left, *inner, end) for inner in lines),
+        (Segment(bottom_left + rule * (width - 2) + bottom_right, edge),),
+    ]
+
+
+def heading(look: Look, width: int, title: str, note: str = "") -> Line:
+    """A rule with a title in it, and a note near its end when there is room."""
+    rule = look.glyphs.rule
+    title = shorten(look.say(title), max(0, width - 4), look.glyphs.ellipsis)
+    note = look.say(note)
+    if note and width_of(title) + width_of(note) + 8 > width:
+        note = ""
+    used = width_of(title) + 3 + (width_of(note) + 3 if note else 0)
+    pieces: list[Piece] = [(rule + " ", "border"), (title, "title"), (" " + rule * (width - used), "border")]
+    if note:
+        pieces += [(" ", "border"), (note, "dim"), (" " + rule, "border")]
+    return line(look, width, *pieces)

@@ -1,0 +1,208 @@
+"""How vtop looks: a theme's colours by meaning, as ready-made styles, and the signs that charts are drawn with.
+
+Colour is never the only sign: without it (NO_COLOR) a look has bold, dim and reverse; in ASCII it has no character
+above 0x7e.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rich.color import ColorParseError
+from rich.errors import StyleSyntaxError
+from rich.style import Style
+
+from vtop.errors import VtopError
+
+# Every role a theme colours, with its attributes where there is colour and where there is none.
+ROLES: Final[Mapping[str, tuple[str, str]]] = {
+    "text": ("", ""),
+    "number": ("bold", "bold"),  # coloured as text
+    "dim": ("", "dim"),
+    "border": ("", "dim"),
+    "title": ("bold", "bold"),
+    "running": ("", ""),
+    "waiting": ("", ""),
+    "queue": ("", ""),
+    "prefill": ("", ""),
+    "prompt": ("", ""),
+    "decode": ("", ""),
+    "generation": ("", ""),
+    "frontend": ("", ""),
+    "kv": ("", ""),
+    "preemption": ("", ""),
+    "power": ("", ""),
+    "limit": ("", ""),
+    "good": ("bold", "bold"),
+    "warn": ("bold", "bold"),
+    "bad": ("bold", "bold reverse"),
+    "mark": ("bold", "bold"),
+    "stale": ("", "dim"),
+}
+_COLOURED_AS: Final = {"number": "text"}
+_GREY_IN_ANSI: Final = ("dim", "border", "stale")  # there dim is an attribute: no ANSI colour is grey in every palette
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """The signs of charts. `blocks` has nine, from empty to full; `parts` are told apart without colour."""
+
+    blocks: str
+    zero: str  # a true zero: not a gap, which is blank
+    tick: str
+    ellipsis: str
+    rule: str
+    corners: str  # top left, top right, bottom left, bottom right
+    wall: str
+    parts: Mapping[str, str]
+    signs: Mapping[str, str]  # of happenings and states
+
+
+_SIGNS: Final = {
+    "start": "▶",
+    "restart": "↻",
+    "outage": "×",
+    "back": "✓",
+    "unhealthy": "!",
+    "preemption": "▼",
+    "mark": "◆",
+    "note": "·",
+    "end": "■",
+    "waiting": "…",
+    "down": "×",
+    "blind": "?",
+    "frozen": "‖",
+    "idle": "○",
+    "busy": "●",
+}
+UNICODE: Final = Glyphs(
+    blocks=" ▁▂▃▄▅▆▇█",
+    zero="_",
+    tick="╵",
+    ellipsis="…",
+    rule="─",
+    corners="╭╮╰╯",
+    wall="│",
+    parts={"queue": "█", "prefill": "▓", "decode": "▒", "frontend": "░"},
+    signs=_SIGNS,
+)
+ASCII: Final = Glyphs(
+    blocks=" .:-=+*%#",
+    zero="_",
+    tick="|",
+    ellipsis="..",
+    rule="-",
+    corners="++++",
+    wall="|",
+    parts={"queue": "#", "prefill": "=", "decode": "+", "frontend": "."},
+    signs={
+        **_SIGNS,
+        "start": ">",
+        "restart": "R",
+        "outage": "X",
+        "back": "+",
+        "preemption": "v",
+        "mark": "M",
+        "note": "-",
+        "end": "=",
+        "waiting": "~",
+        "down": "X",
+        "frozen": "|",
+        "idle": "o",
+        "busy": "*",
+    },
+)
+
+_TO_ASCII: Final = {
+    ord(character): plain
+    for character, plain in {
+        "–": "-", "−": "-", "—": "-", "‑": "-", "·": "|", "…": "..", "×": "x", "÷": "/", "≈": "~", "°": "", "µ": "u",
+        "μ": "u", "≤": "<=", "≥": ">=", "→": "->", "←": "<-", "↑": "^", "↓": "v", "●": "*", "○": "o", "‖": "||",
+        "▶": ">", "◀": "<", "▲": "^", "▼": "v", "■": "=", "◆": "*", "✓": "+", "✗": "x", "⚠": "!", "↻": "R", "█": "#",
+        "▓": "=", "▒": "+", "░": ".", "─": "-", "│": "|", "Δ": "d", "±": "+-", "“": '"', "”": '"', "‘": "'", "’": "'",
+    }.items()
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Look:
+    """A theme and its glyphs. `styles` has one Style per role of ROLES, without background; `page` carries that."""
+
+    name: str
+    dark: bool
+    ascii: bool
+    colour: bool
+    colours: Mapping[str, str]  # by role, and "background" and "panel"; as written in the theme
+    styles: Mapping[str, Style]
+    page: Style
+    glyphs: Glyphs
+    faded: Look | None = None  # for what is stale; None in the faded look itself
+
+    def say(self, text: str) -> str:
+        """The text as this look can show it: harmless, and in ASCII when that is asked for."""
+        if text.isprintable():
+            if not self.ascii or text.isascii():
+                return text
+        else:
+            text = clean(text)
+        return text.translate(_TO_ASCII).encode("ascii", "replace").decode() if self.ascii else text
+
+
+def clean(text: str) -> str:
+    """Untrusted text made harmless: controls, escapes, surrogates and invisible characters become visible signs."""
+    text = text.replace("\r\n", " ").replace("\n", " ").replace("\t", " ")
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+
+
+def names() -> tuple[str, ...]:
+    """The themes there are, by name."""
+    return tuple(sorted(path.stem for path in _folder().glob("*.toml")))
+
+
+def load(name: str = "dark", *, ascii: bool = False, colour: bool = True) -> Look:
+    """The look of a theme. Raises VtopError for a theme that is not there or not whole."""
+    if name not in names():
+        raise VtopError(f"there is no theme {name!r}: there are {', '.join(names())}")
+    path = _folder() / f"{name}.toml"
+    try:
+        return look(name, tomllib.loads(path.read_text("utf-8")), ascii=ascii, colour=colour)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise VtopError(f"theme {name!r} cannot be read ({error}): there are {', '.join(names())}") from None
+
+
+def look(name: str, theme: Mapping[str, object], *, ascii: bool = False, colour: bool = True) -> Look:
+    """The look of a theme's table: a colour for each role, and `dark`. Raises VtopError for one that is not whole."""
+    colours: dict[str, str] = {}
+    for role in ("background", "panel", *(role for role in ROLES if role not in _COLOURED_AS)):
+        value = theme.get(role)
+        if not isinstance(value, str):
+            raise VtopError(f"theme {name!r} has no colour for {role!r}: themes there are: {', '.join(names())}")
+        colours[role] = value
+    if not isinstance(dark := theme.get("dark"), bool):
+        raise VtopError(f"theme {name!r} must say dark = true or false: themes there are: {', '.join(names())}")
+    ansi = colours["background"] == "default"
+    styles, faded = {}, {}
+    try:
+        for role, (attributes, alone) in ROLES.items():
+            shown = colours[_COLOURED_AS.get(role, role)]
+            grey = "dim " if ansi and role in _GREY_IN_ANSI else ""
+            styles[role] = Style.parse(f"{grey}{attributes} {shown}" if colour else alone or "none")
+        for role in ROLES:
+            faded[role] = styles["stale"]
+        page = Style.parse(f"{colours['text']} on {colours['background']}" if colour else "none")
+    except (StyleSyntaxError, ColorParseError) as error:
+        raise VtopError(f"theme {name!r}: {error}; themes there are: {', '.join(names())}") from None
+    glyphs = ASCII if ascii else UNICODE
+    old = Look(name, dark, ascii, colour, colours, faded, page, glyphs)
+    return Look(name, dark, ascii, colour, colours, styles, page, glyphs, old)
+
+
+def _folder() -> Path:
+    """Inside the wheel themes lie in the package; in a checkout they lie beside it."""
+    package = Path(__file__).resolve().parent.parent
+    inside = package / "themes"
+    return inside if inside.is_dir() else package.parent / "themes"

@@ -1,0 +1,135 @@
+"""The grid that panels share: label and number at the left, a chart on common columns, its scale at the right end.
+
+A panel is blocks one below the other. When there is little room the least important are left out whole, and what
+room is over goes to the charts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from vtop import units
+from vtop.draw import chart
+from vtop.draw.lines import Line, Piece, blank, line, padded, shorten, width_of
+from vtop.draw.look import Look
+from vtop.metrics.histogram import Range
+from vtop.session.frame import Points
+
+LEFT: Final = 18  # label and number in 14, a blank, a unit of two, a blank
+_RIGHT_WIDE, _RIGHT_NARROW, _WIDE = 9, 7, 50  # of these one is a blank
+_TALLEST: Final = 6  # rows of one chart
+
+
+def _right(width: int) -> int:
+    return _RIGHT_WIDE if width >= _WIDE else _RIGHT_NARROW
+
+
+def chart_columns(width: int) -> int:
+    """Cells of a chart in a panel of `width` cells; View.columns is to be set to this."""
+    return max(1, width - LEFT - _right(width))
+
+
+def parted(text: str) -> tuple[str, str]:
+    """A formatted number and its unit: ("48.1", "s")."""
+    number, _, unit = text.rpartition(" ")
+    return (number, unit) if number else (unit, "")
+
+
+def left(label: str, text: str, role: str = "number", label_role: str = "dim", unit: str | None = None) -> list[Piece]:
+    """The first cells of a row: a label, and a number ending in one column with its unit behind it."""
+    number, own = (text, unit) if unit is not None else parted(text)
+    space = max(1, 14 - width_of(label) - width_of(number))
+    return [(label, label_role), (" " * space, "text"), (number, role), (" " + padded(own, 3), "dim")]
+
+
+def right(width: int, text: str, role: str = "dim") -> Piece:
+    """The last cells of a row."""
+    return (" " + padded(shorten(text, _right(width) - 1), _right(width) - 1), role)
+
+
+def top(text: str, width: int, word: str = "↑") -> str:
+    """What a chart's scale ends at: ↑ 2,000, of 700 W; without blanks where there is no room for them."""
+    spaced = f"{word} {text}"
+    return spaced if width_of(spaced) < _right(width) else f"↑{text.replace(' ', '')}"
+
+
+def chart_block(
+    look: Look,
+    width: int,
+    height: int,
+    head: Sequence[Piece],
+    points: Points,
+    role: str,
+    maximum: float,
+    top_text: str,
+    beside: Sequence[tuple[str, str]] = (),
+) -> list[Line]:
+    """A chart with its label and number; in further rows the left end has what else there is to say about it."""
+    rows = chart.spark(chart.in_columns(points, chart_columns(width)), maximum, height, look.glyphs)
+    return chart_rows(look, width, head, [[(row, role)] for row in rows], top_text, beside)
+
+
+def chart_rows(
+    look: Look,
+    width: int,
+    head: Sequence[Piece],
+    rows: Sequence[Sequence[Piece]],
+    top_text: str,
+    beside: Sequence[tuple[str, str]] = (),
+    bottom: str = "0",
+) -> list[Line]:
+    """The rows of any chart, with what stands left and right of them."""
+    lines = []
+    for at, runs in enumerate(rows):
+        if at == 0:
+            before, after = head, top_text
+        else:
+            before = left("  " + beside[at - 1][0], beside[at - 1][1], "dim") if at <= len(beside) else [(" " * LEFT, "dim")]
+            after = bottom if at == len(rows) - 1 else ""
+        lines.append(line(look, width, *before, *runs, right(width, after)))
+    return lines
+
+
+class Block(NamedTuple):
+    """Lines that stand together. The highest rank is left out first; `grows` blocks take what room is over."""
+
+    rank: int
+    draw: Callable[[int], list[Line]]  # of so many lines
+    least: int = 1
+    most: int = 1
+
+
+def growing(rank: int, draw: Callable[[int], list[Line]], extra: int = 0) -> Block:
+    """A chart: one row, or as many as there is room for."""
+    return Block(rank, draw, 1, _TALLEST + extra)
+
+
+def stacked(look: Look, width: int, height: int, blocks: Sequence[Block]) -> list[Line]:
+    """Exactly `height` lines of the blocks, in the order given."""
+    order = sorted(range(len(blocks)), key=lambda at: (blocks[at].rank, at))
+    heights = [0] * len(blocks)
+    over = height
+    for at in order:
+        if blocks[at].least > over:
+            break
+        heights[at] = blocks[at].least
+        over -= blocks[at].least
+    while over:
+        before = over
+        for at in order:
+            if over and 0 < heights[at] < blocks[at].most:
+                heights[at] += 1
+                over -= 1
+        if over == before:
+            break
+    lines: list[Line] = []
+    for block, rows in zip(blocks, heights, strict=True):
+        if rows:
+            lines += block.draw(rows)
+    return lines[:height] + [blank(look, width)] * (height - len(lines))
+
+
+def range_text(found: Range | None) -> str:
+    """A quantile as honestly as its buckets know it."""
+    return units.UNKNOWN if found is None else units.bounds(found.low, found.high)

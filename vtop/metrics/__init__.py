@@ -1,0 +1,1 @@
+"""What a /metrics page says: text to series, series to meaning."""

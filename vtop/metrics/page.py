@@ -1,0 +1,226 @@
+"""From a server's /metrics pages to the lines of a recording: what is kept, and what changed since the last page.
+
+Kept are vLLM's own families and a few beside them, under their own names, with the labels that vtop knows; a label
+it does not know is dropped unread (it may hold a key or a name), and series that then coincide are taken together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from vtop.metrics import vllm
+from vtop.metrics.exposition import Page, Parser, Series
+from vtop.recording import HistogramCounts, Scrape
+
+FULL_EVERY_S = 60.0  # a line with every series, so that a reader can start there
+
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+class NotMetrics(ValueError):
+    """The page is no Prometheus text at all; the message says what it looks like."""
+
+
+@dataclass(slots=True)
+class _Scalar:
+    positions: list[int]
+    counter: bool
+    largest: bool  # series that coincide: the largest, not the sum
+
+
+@dataclass(slots=True)
+class _Buckets:
+    family: str
+    le: list[float] = field(default_factory=list)
+    positions: list[list[int]] = field(default_factory=list)  # per bound, +Inf last
+    sum_positions: list[int] = field(default_factory=list)
+    count_positions: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Layout:
+    """Where on the page what stands. It holds as long as the page has the same series in the same order."""
+
+    series: tuple[Series, ...]
+    model: str | None
+    scalars: dict[str, _Scalar]
+    histograms: dict[str, _Buckets]
+
+
+class Folder:
+    """Turns the pages of one server into lines: full ones, and between them only what changed."""
+
+    def __init__(self) -> None:
+        self._parser = Parser()
+        self._layout: _Layout | None = None
+        self._values: dict[str, float | None] = {}
+        self._histograms: dict[str, tuple[list[float], float | None, float]] = {}  # cumulative, sum, count
+        self._full_at_s = -math.inf
+        self._forgotten = True
+
+    def forget(self) -> None:
+        """Make the next line full: what happened meanwhile is not known."""
+        self._forgotten = True
+
+    def scrape(self, text: str, *, server: int, at_s: float, took_s: float, bytes: int, health: int | None) -> Scrape:
+        """The line for one page. Raises NotMetrics for a page without a single sample."""
+        page = self._parser.parse(text)
+        if not page.samples:
+            seen = f"it begins {page.first_bad!r}" if page.first_bad else "it is empty"
+            raise NotMetrics(f"not a metrics page: {seen}")
+        full = self._forgotten or at_s - self._full_at_s >= FULL_EVERY_S
+        series = tuple(sample[0] for sample in page.samples)
+        if self._layout is None or series != self._layout.series:
+            self._layout = _lay_out(series, page)
+            full = True
+        values, fell = self._changed_values(page, self._layout)
+        hists, hists_fell = self._changed_histograms(page, self._layout)
+        if full or fell or hists_fell:
+            full = True
+            self._full_at_s = at_s
+            values = dict(self._values)
+            hists = {key: _counts(*counts) for key, counts in self._histograms.items()}
+        self._forgotten = False
+        return Scrape(
+            server=server,
+            at_s=at_s,
+            took_s=took_s,
+            bytes=bytes,
+            full=full,
+            health=health,
+            values=values,
+            hists=hists,
+            le={b.family: tuple(b.le) for b in self._layout.histograms.values()} if full else {},
+            model=self._layout.model if full else None,
+            bad_lines=page.bad_lines,
+            first_bad=page.first_bad,
+        )
+
+    def _changed_values(self, page: Page, layout: _Layout) -> tuple[dict[str, float | None], bool]:
+        """The scalars that changed, and whether a counter fell (a restart)."""
+        samples, before = page.samples, self._values
+        now: dict[str, float | None] = {}
+        changed: dict[str, float | None] = {}
+        fell = False
+        for key, scalar in layout.scalars.items():
+            numbers = [samples[position][1] for position in scalar.positions]
+            number = numbers[0] if len(numbers) == 1 else (max if scalar.largest else sum)(numbers)
+            value = number if math.isfinite(number) else None
+            now[key] = value
+            old = before.get(key)
+            if value != old:
+                changed[key] = value
+                fell = fell or (scalar.counter and value is not None and old is not None and value < old)
+        self._values = now
+        return changed, fell
+
+    def _changed_histograms(self, page: Page, layout: _Layout) -> tuple[dict[str, HistogramCounts], bool]:
+        """The histograms that changed, and whether a count fell (a restart)."""
+        before = self._histograms
+        now: dict[str, tuple[list[float], float | None, float]] = {}
+        changed: dict[str, HistogramCounts] = {}
+        fell = False
+        for key, buckets in layout.histograms.items():
+            cumulative = [_total(page, positions) for positions in buckets.positions]
+            total = _total(page, buckets.sum_positions) if buckets.sum_positions else math.nan
+            count = _total(page, buckets.count_positions) if buckets.count_positions else cumulative[-1]
+            now[key] = counts = (cumulative, total if math.isfinite(total) else None, count)
+            old = before.get(key)
+            if counts != old:
+                changed[key] = _counts(*counts)
+                fell = fell or (old is not None and count < old[2])
+        self._histograms = now
+        return changed, fell
+
+
+def _counts(cumulative: Sequence[float], total: float | None, count: float) -> HistogramCounts:
+    return HistogramCounts(sum=total, count=count, n=_per_bucket(cumulative))
+
+
+def _total(page: Page, positions: Sequence[int]) -> float:
+    if len(positions) == 1:
+        return page.samples[positions[0]][1]
+    return sum(page.samples[position][1] for position in positions)
+
+
+def _per_bucket(cumulative: Iterable[float]) -> tuple[int, ...]:
+    """Counts per bucket. A page is no atomic snapshot: a bucket that would be negative is 0."""
+    below, counts = 0, []
+    for number in cumulative:
+        whole = int(number) if math.isfinite(number) else below
+        counts.append(max(0, whole - below))
+        below = max(below, whole)
+    return tuple(counts)
+
+
+def _lay_out(series: tuple[Series, ...], page: Page) -> _Layout:
+    kept = [(position, one) for position, one in enumerate(series) if vllm.recorded(one.name)]
+    models = {value for _, one in kept for label, value in one.labels if label == "model_name"}
+    model = next(iter(models)) if len(models) == 1 else None
+    histogram_names = {name for name, kind in page.types.items() if kind == "histogram"}
+    histogram_names |= {one.name.removesuffix("_bucket") for _, one in kept if _bound(one) is not None}
+    layout = _Layout(series, model, {}, {})
+    for position, one in kept:
+        base, suffix = _histogram_sample(one.name, histogram_names)
+        if base is None:
+            counter = page.types.get(one.name, page.types.get(one.name.removesuffix("_total"))) == "counter"
+            scalar = layout.scalars.setdefault(
+                _key(one.name, one.labels, model), _Scalar([], counter, vllm.never_summed(one.name))
+            )
+            scalar.positions.append(position)
+            continue
+        buckets = layout.histograms.setdefault(_key(base, one.labels, model), _Buckets(base))
+        if suffix == "_sum":
+            buckets.sum_positions.append(position)
+        elif suffix == "_count":
+            buckets.count_positions.append(position)
+        else:
+            bound = _bound(one)
+            assert bound is not None
+            _add_bound(buckets, bound, position)
+    layout.histograms = {key: b for key, b in layout.histograms.items() if b.positions and b.positions[-1]}
+    return layout
+
+
+def _add_bound(buckets: _Buckets, bound: float, position: int) -> None:
+    """Keep the finite bounds ascending and the bucket +Inf last."""
+    if not buckets.positions:
+        buckets.positions.append([])
+    if math.isinf(bound):
+        buckets.positions[-1].append(position)
+    elif bound in buckets.le:
+        buckets.positions[buckets.le.index(bound)].append(position)
+    else:
+        place = sum(one < bound for one in buckets.le)
+        buckets.le.insert(place, bound)
+        buckets.positions.insert(place, [position])
+
+
+def _bound(series: Series) -> float | None:
+    if series.name.endswith("_bucket"):
+        for label, value in series.labels:
+            if label == "le":
+                try:
+                    return float(value)
+                except ValueError:
+                    return None
+    return None
+
+
+def _histogram_sample(name: str, histogram_names: set[str]) -> tuple[str | None, str]:
+    for suffix in ("_bucket", "_sum", "_count"):
+        base = name.removesuffix(suffix)
+        if base != name and base in histogram_names:
+            return base, suffix
+    return None, ""
+
+
+def _key(name: str, labels: tuple[tuple[str, str], ...], model: str | None) -> str:
+    kept = [
+        f'{label}="{value.translate(_ESCAPES)}"'
+        for label, value in labels
+        if label in vllm.KEPT_LABELS and not (label == "model_name" and value == model)
+    ]
+    return f"{name}{{{','.join(kept)}}}" if kept else name

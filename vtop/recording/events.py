@@ -1,0 +1,182 @@
+"""The vocabulary of a recording: what can happen in a session, and its one-line JSON form.
+
+Every event carries `t`, seconds since the start of the session on a monotonic clock, stamped when the line is
+written. The instants a fact is about are fields of their own (`at_s`). None means not known, never 0.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+FORMAT: Final = 1
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
+    """Something that happened. Frozen; one JSON line; `t` is stamped by the writer."""
+
+    t: float = -1.0  # -1: not written yet
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A server to watch: its root URL without credentials; `local` when it is on this host."""
+
+    url: str
+    local: bool = True
+
+
+class Start(Event, frozen=True, kw_only=True, tag="start"):
+    """The first line: the format, the only wall clock, and what was asked for (secrets struck out)."""
+
+    format: int
+    vtop: str
+    unix_s: float
+    servers: tuple[Target, ...]
+    interval_s: float
+    argv: tuple[str, ...] = ()
+    origin: str | None = None  # set when the recording was not made by attaching: converted, simulated
+
+
+class Identity(Event, frozen=True, kw_only=True, tag="identity"):
+    """Who answers at a server: asked once, and again after a reconnect."""
+
+    server: int
+    version: str | None = None
+    models: tuple[str, ...] = ()
+    max_model_len: int | None = None
+    shape: dict[str, int | str] | None = None  # numbers of the model's config.json, where vtop could read it
+    note: str | None = None  # why something above is not known, e.g. "/v1/models: 401"
+
+
+class HistogramCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """A histogram as counted since the server started: n is per bucket, not cumulative, +Inf last."""
+
+    sum: float | None  # None where the server says NaN
+    count: float
+    n: tuple[int, ...]
+
+
+class Scrape(Event, frozen=True, kw_only=True, tag="scrape"):
+    """A /metrics page: the series that changed since the server's previous line, all of them when `full`.
+
+    values: series -> number, hists: series -> counts, le: histogram family -> finite bucket bounds (when full).
+    Series are written under the server's own names; `model_name` is left out where the page has only one.
+    """
+
+    server: int
+    at_s: float  # when the request for the page was sent
+    took_s: float
+    bytes: int
+    full: bool = False
+    health: int | None = None  # HTTP status of /health asked with it; 0: no answer
+    values: dict[str, float | None] = {}
+    hists: dict[str, HistogramCounts] = {}
+    le: dict[str, tuple[float, ...]] = {}
+    model: str | None = None  # the model_name left out of the series, when full
+    bad_lines: int = 0
+    first_bad: str = ""
+
+
+class Outage(Event, frozen=True, kw_only=True, tag="outage"):
+    """A page that could not be had. reason: refused, timeout, status, parse, reset, tls, dns, size."""
+
+    server: int
+    at_s: float
+    took_s: float
+    reason: str
+    detail: str = ""
+
+
+class GpuReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One card at one instant, as NVML tells it; a field that NVML does not tell is None."""
+
+    index: int
+    uuid: str
+    name: str | None = None
+    util_ratio: float | None = None
+    mem_used_bytes: int | None = None
+    mem_total_bytes: int | None = None
+    power_w: float | None = None
+    power_kind: str | None = None  # "average" (over 1 s), "instant", or None where the driver does not say
+    power_limit_w: float | None = None
+    energy_j: float | None = None  # since the driver was loaded
+    temp_c: float | None = None
+    sm_mhz: float | None = None
+    sm_max_mhz: float | None = None
+    mem_mhz: float | None = None
+    mem_max_mhz: float | None = None
+    throttle: tuple[str, ...] | None = None  # clock event reasons in words; () when none is active
+    serving: bool | None = None  # a watched server's process uses this card
+    lost: str | None = None  # why the card answers nothing, e.g. "GPU is lost"
+
+
+class Gpu(Event, frozen=True, kw_only=True, tag="gpu"):
+    """All cards at one instant."""
+
+    at_s: float
+    took_s: float
+    gpus: tuple[GpuReading, ...]
+
+
+class Mark(Event, frozen=True, kw_only=True, tag="mark"):
+    """A person pressed m."""
+
+    text: str = ""
+
+
+class Note(Event, frozen=True, kw_only=True, tag="note"):
+    """The machine has something to say: NVML is absent, the disk is full, a line could not be read."""
+
+    source: str  # gpu, server, recording
+    text: str
+    server: int | None = None
+
+
+class End(Event, frozen=True, kw_only=True, tag="end"):
+    """The last line of a recording that was closed in good order."""
+
+    reason: str = "quit"
+
+
+class Unknown:
+    """An event of a type this vtop does not know: kept as it is."""
+
+    __slots__ = ("line", "t")
+
+    def __init__(self, line: bytes, t: float) -> None:
+        self.line = line
+        self.t = t
+
+
+AnyEvent = Event | Unknown
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(
+    Start | Identity | Scrape | Outage | Gpu | Mark | Note | End
+)
+_tags = {kind.__struct_config__.tag for kind in Event.__subclasses__()}
+
+
+class _Envelope(msgspec.Struct):
+    type: str
+    t: float
+
+
+_envelope = msgspec.json.Decoder(_Envelope)
+
+
+def encode(event: AnyEvent) -> bytes:
+    """The event as one line of strict JSON, without the line end. Not-a-number becomes null."""
+    return event.line if isinstance(event, Unknown) else _encoder.encode(event)
+
+
+def decode(line: bytes) -> AnyEvent:
+    """The event of one line. Raises ValueError (of msgspec) for a line that is no event at all."""
+    try:
+        return _decoder.decode(line)
+    except msgspec.ValidationError:
+        envelope = _envelope.decode(line)
+        if envelope.type in _tags:
+            raise
+        return Unknown(line, envelope.t)

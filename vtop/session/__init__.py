@@ -1,0 +1,1 @@
+"""What a recording means so far: the only place where a shown number is computed."""

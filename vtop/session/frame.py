@@ -1,0 +1,270 @@
+"""What there is to see at one instant: frozen, complete, and the only thing that a panel is given.
+
+Seconds, bytes, ratios throughout. None means not known, and 0 is a measurement. A window is the stretch of session
+that a number is about: it ends at the latest page and is at most `window_s` long, shorter while the session is young.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vtop.metrics.histogram import Range
+
+Points = tuple[float | None, ...]  # one per chart column, oldest first; None is a gap
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """What a reader chose to look at: how long a window, in how many chart columns."""
+
+    window_s: float = 300.0
+    columns: int = 60
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Status:
+    """The one thing to know about the data. kind: waiting, down, unhealthy, blind, frozen, idle, busy."""
+
+    kind: str
+    sentence: str
+    server: int = 0
+    fresh: bool = True  # False: what is shown is old
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServerPart:
+    """One server: who it is and how well it is being read."""
+
+    index: int
+    url: str
+    status: Status
+    local: bool
+    models: tuple[str, ...]
+    version: str | None
+    max_model_len: int | None
+    uptime_s: float | None
+    age_s: float | None  # of the latest page
+    took_s: float | None
+    page_bytes: int | None
+    bad_lines: int
+    tries: int  # attempts since the last page that could be had
+    outages: int  # stretches without a page so far
+    restarts: int
+    engines: int
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EnginePart:
+    """One engine (data-parallel rank) of one server, now."""
+
+    server: int
+    name: str
+    running: float | None
+    waiting: float | None
+    kv_used_ratio: float | None
+    generation_per_s: float | None  # over the window
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gauge:
+    """A number that is looked at once per page: now, and over the n pages of the window."""
+
+    now: float | None
+    mean: float | None
+    median: float | None
+    low: float | None
+    high: float | None
+    n: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Count:
+    """A number that only grows: how much in the window, per second there, and since vtop attached."""
+
+    in_window: float | None
+    per_s: float | None
+    since_start: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Requests:
+    running: Gauge
+    waiting: Gauge
+    waiting_by_reason: tuple[tuple[str, float], ...]  # now, where exported
+    finished: Count
+    finished_by_reason: tuple[tuple[str, float], ...]  # in the window, those that happened
+    rejected: Count
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kv:
+    """The KV cache: blocks held by live requests. `used` is the fullest engine's; a ratio is never summed."""
+
+    used: Gauge
+    mean_used_ratio: float | None  # over engines, now
+    pool_tokens: float | None  # of all engines
+    used_tokens: float | None  # an upper bound: blocks, not tokens, are counted
+    room_tokens: float | None
+    pool_bytes: float | None
+    bytes_per_token: float | None
+    block_size: int | None
+    max_concurrency: float | None  # requests of max_model_len that fit, per engine
+    prefix_caching: bool | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ttft:
+    """Time to first token, and what it was made of for the requests that finished in the window.
+
+    The parts are those of one set of requests, so they add up: queue + prefill + frontend = total. The first-token
+    mean is about other requests, those that got their first token in the window.
+    """
+
+    finished: float  # n of the parts
+    queue_s: float | None
+    prefill_s: float | None
+    frontend_s: float | None
+    total_s: float | None
+    first_tokens: float  # n of first_token_s
+    first_token_s: float | None
+    queue_now_s: float | None  # an estimate by Little's law: mean waiting / first tokens per second
+    stuck: bool  # requests wait and none got a first token in the window
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Latency:
+    """One latency over the window: the exact mean, and the bucket that each percentile lies in."""
+
+    name: str
+    mean_s: float | None
+    p50: Range | None
+    p90: Range | None
+    p99: Range | None
+    n: float
+    cohort: str  # whose: first token, every token, finished
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Iteration:
+    """Tokens per engine step that gave output; recomputed tokens are never in it."""
+
+    steps: float
+    steps_per_s: float | None
+    tokens: float | None
+    decode: float | None
+    prefill: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrefixCache:
+    hit_ratio: float | None  # in the window
+    hit_tokens: float | None
+    asked_tokens: float | None
+    lifetime_ratio: float | None  # since the server started
+    recompute: bool  # preemptions in the window: a request that meets its own blocks again counts as a hit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Preemption:
+    count: Count
+    latest_at_s: float | None
+    interval_s: float | None  # mean time between them in the window
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GpuPart:
+    """One card, now, and its power over the window."""
+
+    index: int
+    uuid: str
+    name: str | None
+    serving: bool | None
+    lost: str | None
+    util_ratio: float | None
+    mem_used_bytes: int | None
+    mem_total_bytes: int | None
+    power: Gauge
+    power_kind: str | None
+    power_limit_w: float | None
+    energy_j: float | None  # in the window
+    temp_c: float | None
+    sm_mhz: float | None
+    sm_max_mhz: float | None
+    mem_mhz: float | None
+    mem_max_mhz: float | None
+    throttle: tuple[str, ...] | None
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gpus:
+    cards: tuple[GpuPart, ...]
+    note: str | None  # why there are none, or what is wrong
+    local: bool  # a watched server runs on this host, so the cards may be its own
+    power_w: float | None  # of the cards in use by a server where that is known, else of all; None if one is not known
+    power_limit_w: float | None
+    counted: int  # how many cards power_w is about
+    age_s: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Happening:
+    """A line of the event list. kind: start, restart, outage, back, unhealthy, preemption, mark, note, end."""
+
+    at_s: float
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Charts:
+    """Columns of one shared time axis. Column i ends at end_s - (n - 1 - i) * column_s.
+
+    Boundaries stand at whole multiples of column_s of session time, so a spike never moves within its column; the
+    last column is the latest complete one. Gauges show the highest value in a column, rates the exact mean.
+    """
+
+    end_s: float
+    column_s: float
+    running: Points
+    waiting: Points
+    kv_used: Points
+    generation_per_s: Points
+    prompt_per_s: Points
+    preemptions: Points  # since vtop attached
+    preempted: Points  # in the column
+    decode_per_step: Points
+    prefill_per_step: Points
+    queue_s: Points
+    prefill_s: Points
+    frontend_s: Points
+    power_w: Points
+    sm_mhz: Points
+    marks: tuple[tuple[int, str], ...]  # column, kind of happening: restart, outage, mark
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frame:
+    now_s: float
+    unix_s: float  # the wall clock at now_s
+    start_unix_s: float
+    interval_s: float
+    window_s: float  # of the numbers below: from the first page in it to the latest
+    asked_window_s: float
+    status: Status
+    origin: str | None  # set when the recording was not made by attaching to a server
+    servers: tuple[ServerPart, ...]
+    engines: tuple[EnginePart, ...]
+    requests: Requests
+    kv: Kv
+    prompt_tokens: Count
+    generation_tokens: Count
+    iteration: Iteration
+    ttft: Ttft
+    latencies: tuple[Latency, ...]
+    prefix_cache: PrefixCache
+    preemption: Preemption
+    gpus: Gpus
+    happenings: tuple[Happening, ...]  # newest last
+    charts: Charts

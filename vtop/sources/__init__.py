@@ -1,0 +1,1 @@
+"""What happens in the world, as events: servers, GPUs."""

@@ -1,0 +1,112 @@
+"""A session begins: servers and cards being watched, and the recording that holds what they do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from vtop import __version__
+from vtop.recording import LiveRecording, Note, Start, Target
+from vtop.recording.events import FORMAT
+from vtop.sources.gpu import GpuSource
+from vtop.sources.processes import pids_listening
+from vtop.sources.server import Access, ServerSource
+
+# options whose value no recording may hold
+SECRET_OPTIONS = ("--api-key", "--header", "-H")
+
+
+class Attachment:
+    """The sources of a live session and their recording, started and stopped together."""
+
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        access: Sequence[Access],
+        *,
+        interval_s: float = 1.0,
+        gpus: bool = True,
+        path: Path | None = None,
+        argv: Sequence[str] = (),
+    ) -> None:
+        began = time.monotonic()
+        self.clock = lambda: time.monotonic() - began
+        start = Start(
+            format=FORMAT,
+            vtop=__version__,
+            unix_s=time.time(),
+            servers=tuple(targets),
+            interval_s=interval_s,
+            argv=struck_out(argv),
+        )
+        self.recording = LiveRecording(start, self.clock, path)
+        self.servers = [
+            ServerSource(index, target, own, self.recording.append, self.clock, interval_s=interval_s)
+            for index, (target, own) in enumerate(zip(targets, access, strict=True))
+        ]
+        self.cards: GpuSource | None = None
+        local = [target for target in targets if target.local]
+        if gpus and local:
+            ports = [port_of(target) for target in local]
+            self.cards = GpuSource(
+                self.recording.append,
+                self.clock,
+                interval_s,
+                lambda: frozenset().union(*(pids_listening(port) for port in ports)),
+            )
+        elif gpus:
+            text = "the server is on another host: this host's GPUs are not its own, and are left alone"
+            self.recording.append(Note(source="gpu", text=text))
+        else:
+            self.recording.append(Note(source="gpu", text="not asked (--no-gpu)"))
+
+    def start(self) -> None:
+        for source in self.servers:
+            source.start()
+        if self.cards is not None:
+            self.cards.start()
+
+    def once(self) -> bool:
+        """Two pages of each server on the calling thread; True when every server answered."""
+        if self.cards is not None:
+            self.cards.once()
+        answered = [source.once() for source in self.servers]
+        if self.cards is not None:
+            self.cards.once()
+        return all(answered)
+
+    def stop(self, reason: str) -> None:
+        for source in self.servers:
+            source.stop()
+        if self.cards is not None:
+            self.cards.stop()
+        self.recording.close(reason)
+
+
+def port_of(target: Target) -> int:
+    parts = urlsplit(target.url)
+    return parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def struck_out(argv: Sequence[str]) -> tuple[str, ...]:
+    """The command line without its secrets: values of key and header options, credentials in URLs."""
+    words: list[str] = []
+    secret = False
+    for word in argv:
+        option = word.partition("=")[0]
+        if secret:
+            words.append("…")
+            secret = False
+        elif option in SECRET_OPTIONS or any(
+            word.startswith(one) and len(one) == 2 and len(word) > 2 for one in SECRET_OPTIONS
+        ):
+            secret = word in SECRET_OPTIONS
+            words.append(word if secret else f"{option}=…")
+        elif "@" in word:
+            scheme, found, rest = word.rpartition("://")
+            words.append(f"{scheme}{found}…@{rest.rpartition('@')[2]}")
+        else:
+            words.append(word)
+    return tuple(words)

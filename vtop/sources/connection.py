@@ -1,0 +1,282 @@
+"""The conversation with one server over HTTP: a path is asked for, and an answer or a failure in words comes back.
+
+No request takes longer, and no answer becomes larger, than it may; no key or password gets into a failure's text.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from vtop.errors import VtopError
+from vtop.recording.events import Target
+from vtop.sources.proxy import Route
+
+REDIRECTS = 3
+
+
+@dataclass(frozen=True, slots=True, repr=False)  # no repr: it would show the key
+class Access:
+    """How a person lets vtop in. proxy: a URL, "" for none, None for what the environment says."""
+
+    api_key: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    ca_file: Path | None = None
+    insecure: bool = False
+    basic: tuple[str, str] | None = None
+    proxy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    phrase: str  # "Not Found"
+    body: bytes
+
+
+class Failure(Exception):
+    """No usable answer. `reason` is a word of `Outage.reason`, `detail` is for people."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(reason, detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class Connection:
+    """Keeps one connection to a server alive; used by one thread, hung up by any. Raises VtopError for bad access."""
+
+    def __init__(
+        self, target: Target, access: Access, route: Route, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        self._root = target.url
+        self._access = access
+        self._proxy = route.proxy
+        self._headers = _headers(access)
+        self.shows_who_asks = any(name.lower() == "authorization" for name, _ in self._headers)
+        self._secrets = _secrets(access, route)
+        self._tls = self._root.startswith("https:")
+        self._check_ca_file()
+        # A transport, not a client: what a client adds (cookies, its own redirects) is not wanted and is half the CPU
+        self._transport = transport or self._open()
+        self._requests: dict[str, httpx.Request] = {}  # path -> what is sent for it, past its redirects
+        self._stream: Any = None  # the live connection's httpcore.NetworkStream
+        self._opened = False  # by the request under way
+        self._deadline_s = 0.0
+        self._over = False
+
+    def get(self, path: str, *, timeout_s: float, limit_bytes: int) -> Answer:
+        """The answer to GET `path`, whatever its status. Raises Failure."""
+        self._deadline_s = time.monotonic() + timeout_s
+        request = self._requests.get(path) or self._request(httpx.URL(self._root + path))
+        try:
+            for _ in range(REDIRECTS + 1):
+                answer, location = self._ask(request, timeout_s, limit_bytes)
+                if location is None:
+                    self._requests[path] = request
+                    return answer
+                request = self._request(self._followed(request.url, answer.status, location))
+            raise Failure("status", f"more than {REDIRECTS} redirects, the last to {_bare(request.url)}")
+        except Failure as failure:
+            self._requests.pop(path, None)
+            raise Failure(failure.reason, self.clean(f"{path}: {failure.detail}", 400)) from None
+
+    def clean(self, text: str, limit: int = 120) -> str:
+        """Text from the world in one line, fit for a recording: no secrets, no control characters, not too long."""
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+        return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+    def hang_up(self) -> None:
+        """End the request under way, and all later ones, at once. Any thread may call this."""
+        self._over = True
+        stream = self._stream
+        if stream is not None:
+            try:
+                socket.socket.shutdown(stream.get_extra_info("socket"), socket.SHUT_RDWR)
+            except OSError:
+                return  # it was closed already
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def _ask(self, request: httpx.Request, timeout_s: float, limit_bytes: int) -> tuple[Answer, str | None]:
+        """The answer, and where it redirects to. A kept connection that the server had closed is tried anew once."""
+        request.extensions = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), timeout_s)}
+        request.extensions["trace"] = self._watch
+        for again in (False, True):
+            self._opened = False
+            try:
+                response = self._sent(request)
+                break
+            except (httpx.NetworkError, httpx.RemoteProtocolError) as error:
+                if again or self._opened or self._over or self._stream is None:
+                    raise _failure(error, timeout_s, self._tls) from None
+            except (httpx.TransportError, TimeoutError) as error:
+                raise _failure(error, timeout_s, self._tls) from None
+        body = bytearray()
+        try:
+            location = response.headers.get("location") if response.is_redirect else None
+            encoding = response.headers.get("content-encoding", "identity")
+            if encoding != "identity":
+                raise Failure("parse", f"the answer is compressed ({encoding}), which was not asked for")
+            for chunk in response.iter_raw():
+                body += chunk
+                if len(body) > limit_bytes:
+                    raise Failure("size", f"larger than {limit_bytes / 2**20:.0f} MiB, not read any further")
+                self._left_s()
+        except (httpx.TransportError, TimeoutError) as error:
+            failure = _failure(error, timeout_s, self._tls)
+            what = f"not finished in {timeout_s:g} s" if failure.reason == "timeout" else failure.detail
+            raise Failure(failure.reason, f"{what}, {len(body)} bytes had come") from None
+        finally:
+            response.close()
+        return Answer(response.status_code, response.reason_phrase, bytes(body)), location
+
+    def _sent(self, request: httpx.Request) -> httpx.Response:
+        if self._over:
+            raise Failure("reset", "vtop hung up")
+        return self._transport.handle_request(request)
+
+    def _request(self, url: httpx.URL) -> httpx.Request:
+        accept = "text/plain" if url.path.rstrip("/").endswith("/metrics") else "application/json"
+        return httpx.Request("GET", url, headers=[("accept", accept), *self._headers])
+
+    def _followed(self, url: httpx.URL, status: int, location: str) -> httpx.URL:
+        """Where a redirect leads, if it may be followed: the key must not leave for another host or go in clear."""
+        try:
+            to = url.join(location)
+        except httpx.InvalidURL:
+            raise Failure("status", f"{status} to what is no URL") from None
+        if to.host != url.host or to.scheme not in ("http", "https"):
+            raise Failure("status", f"{status} to another host, {_bare(to)}; not followed")
+        if (url.scheme, to.scheme) == ("https", "http"):
+            raise Failure("status", f"{status} from https to {_bare(to)}; not followed")
+        if to.scheme == "https" and not self._tls:
+            self._tls = True
+            self._transport.close()
+            self._transport = self._open()
+        return to.copy_with(username=None, password=None, fragment=None)
+
+    def _watch(self, name: str, info: dict[str, Any]) -> None:
+        """httpcore tells of its steps; of interest is a new connection."""
+        if name.endswith(("connect_tcp.complete", "start_tls.complete")):
+            self._opened = True
+            self._stream = stream = info["return_value"]
+            read: Callable[[int, float], bytes] = stream.read
+
+            def read_in_time(max_bytes: int, timeout: float | None = None) -> bytes:
+                return read(max_bytes, self._left_s())
+
+            stream.read = read_in_time  # httpcore limits each read: a server that dribbles would never time out
+            if self._over:
+                self.hang_up()
+
+    def _left_s(self) -> float:
+        left_s = self._deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        return left_s
+
+    def _open(self) -> httpx.HTTPTransport:
+        proxy = None if self._proxy is None else httpx.Proxy(self._proxy)
+        return httpx.HTTPTransport(verify=self._trust(), trust_env=False, proxy=proxy)
+
+    def _trust(self) -> ssl.SSLContext:
+        if not self._tls or self._access.insecure:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # reading the usual certificates takes 20 ms
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+            return context
+        if self._access.ca_file is not None:
+            return ssl.create_default_context(cafile=self._access.ca_file)
+        return httpx.create_ssl_context()
+
+    def _check_ca_file(self) -> None:
+        path = self._access.ca_file
+        if path is None:
+            return
+        try:
+            ssl.create_default_context(cafile=path)
+        except OSError as error:  # ssl.SSLError is one
+            why = "no certificates in PEM form" if isinstance(error, ssl.SSLError) else error.strerror
+            raise VtopError(f"{path}: cannot be used as --ca-file ({why})") from None
+
+
+def _headers(access: Access) -> list[tuple[str, str]]:
+    for name, value in access.headers:
+        if not re.fullmatch(r"[\w!#$%&'*+.^`|~-]+", name, re.ASCII):
+            raise VtopError("--header: expected a header's name, a colon and its value, such as 'X-Tenant: blue'")
+        if not _fits(value):
+            raise VtopError(f"--header {name}: its value has characters that no HTTP header may have")
+    headers = {"accept-encoding": "identity", "user-agent": "vtop", "connection": "keep-alive"}
+    if access.api_key is not None:
+        if not _fits(access.api_key.strip()):
+            raise VtopError("the API key has characters that no HTTP header may have: expected one line of ASCII")
+        headers["authorization"] = f"Bearer {access.api_key.strip()}"
+    elif access.basic is not None:
+        headers["authorization"] = f"Basic {_basic(access.basic)}"
+    given = {name.lower() for name, _ in access.headers}
+    own = [(name, value) for name, value in headers.items() if name not in given]
+    return own + [(name, value.strip()) for name, value in access.headers]
+
+
+def _fits(value: str) -> bool:
+    return value.isascii() and value.isprintable()
+
+
+def _basic(pair: tuple[str, str]) -> str:
+    return base64.b64encode(":".join(pair).encode()).decode()
+
+
+def _secrets(access: Access, route: Route) -> list[str]:
+    secrets = [access.api_key or "", *(value for _, value in access.headers)]
+    if access.basic is not None:
+        secrets += [access.basic[1], _basic(access.basic)]
+    if route.proxy is not None:
+        secrets.append(httpx.URL(route.proxy).password)
+    # the longest first: one may hold another. One or two characters are no secret, and would riddle every text
+    return sorted({s.strip() for s in secrets if len(s.strip()) > 2}, key=len, reverse=True)
+
+
+def _bare(url: httpx.URL) -> str:
+    return f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}{url.path}"
+
+
+def _failure(error: Exception, timeout_s: float, tls: bool) -> Failure:
+    """What happened, in words. The text of `error` itself is used nowhere: it may quote a header."""
+    if isinstance(error, httpx.ConnectTimeout):
+        return Failure("timeout", f"no connection in {timeout_s:g} s")
+    if isinstance(error, (httpx.TimeoutException, TimeoutError)):
+        return Failure("timeout", f"no answer in {timeout_s:g} s")
+    if isinstance(error, httpx.ProxyError):
+        return Failure("status", "the proxy lets nothing through")
+    connecting = isinstance(error, httpx.ConnectError)
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return Failure("tls", f"its certificate is not trusted: {cause.verify_message} (--ca-file or --insecure)")
+    if isinstance(cause, ssl.SSLError) and (connecting or not isinstance(cause, ssl.SSLEOFError)):
+        plain = " (does it speak http, not https?)" if cause.reason == "WRONG_VERSION_NUMBER" else ""
+        return Failure("tls", f"TLS failed: {cause.reason}{plain}")
+    if isinstance(cause, socket.gaierror):
+        return Failure("dns", f"the host's name is not known ({cause.strerror})")
+    if connecting:
+        why = cause.strerror if isinstance(cause, OSError) and cause.strerror else "no connection"
+        return Failure("refused", why)
+    if isinstance(error, httpx.RemoteProtocolError) and "without sending" in str(error):
+        return Failure("reset", "closed without an answer" + ("" if tls else " (does it speak https, not http?)"))
+    if isinstance(error, httpx.RemoteProtocolError) and "complete message" not in str(error):
+        return Failure("parse", "the answer is no HTTP")
+    return Failure("reset", "the connection was cut")

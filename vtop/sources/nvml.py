@@ -1,0 +1,201 @@
+"""NVML, one card at a time: every value by itself, None where the driver does not give it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from vtop.recording.events import GpuReading
+
+UNPOPULATED_W: Final = 1.0  # what some drivers give under load for a reading they do not have
+
+# NVML's own numbers, which older pynvml modules do not name
+POWER_AVERAGE: Final = 185
+POWER_INSTANT: Final = 186
+MEMORY_V2: Final = 0x02000028
+
+NOT_SUPPORTED: Final = 3
+NO_PERMISSION: Final = 4
+LIBRARY_NOT_FOUND: Final = 12
+FUNCTION_NOT_FOUND: Final = 13
+LOST: Final = (15, 16)  # GPU is lost, GPU requires restart: of one card, the others answer on
+
+# NVML: nvmlClocksEventReasons. The idle bit (1) is not a throttle and is left out.
+THROTTLE: Final = (
+    (0x004, "power cap"),
+    (0x020, "thermal (sw)"),
+    (0x040, "thermal (hw)"),
+    (0x008, "hw slowdown"),
+    (0x080, "power brake"),
+    (0x010, "sync boost"),
+    (0x002, "app clocks"),
+    (0x100, "display clocks"),
+    (0x200, "board limit"),
+    (0x400, "reliability"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A card as found when NVML was initialised: its handle and what never changes. No handle: lost at that time."""
+
+    index: int
+    uuid: str
+    handle: Any | None
+    name: str | None = None
+    sm_max_mhz: float | None = None
+    mem_max_mhz: float | None = None
+    lost: int | None = None  # why there is no handle
+
+
+class Nvml:
+    """The one door to NVML: None for what it does not answer, and why it did not."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+        self.answers = 0
+        self.refusals: list[int] = []  # NVML error codes
+
+    def ask(self, function: str, *args: Any) -> Any | None:
+        call = getattr(self.module, function, None)
+        if call is None:  # an old pynvml
+            self.refusals.append(FUNCTION_NOT_FOUND)
+            return None
+        try:
+            answer = call(*args)
+        except self.module.NVMLError as error:
+            self.refusals.append(error.value)
+            return None
+        except UnicodeDecodeError:  # a name that is not UTF-8
+            return None
+        self.answers += 1
+        return answer
+
+    def forget(self) -> None:
+        """Begin to count answers and refusals anew."""
+        self.answers = 0
+        self.refusals.clear()
+
+    def lost(self) -> int | None:
+        """The code of a card that is gone, going by its answers and refusals; None for one that is there."""
+        said = next((code for code in self.refusals if code in LOST), None)
+        if said is not None or self.answers:
+            return said
+        harmless = (NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND)
+        return next((code for code in self.refusals if code not in harmless), None)
+
+
+def open_card(nvml: Nvml, index: int) -> Card:
+    nvml.forget()
+    handle = nvml.ask("nvmlDeviceGetHandleByIndex", index)
+    if handle is None:
+        return Card(index=index, uuid=f"unknown-{index}", handle=None, lost=nvml.refusals[0])
+    return Card(
+        index=index,
+        uuid=nvml.ask("nvmlDeviceGetUUID", handle) or f"unknown-{index}",
+        handle=handle,
+        name=nvml.ask("nvmlDeviceGetName", handle),
+        sm_max_mhz=nvml.ask("nvmlDeviceGetMaxClockInfo", handle, nvml.module.NVML_CLOCK_SM),
+        mem_max_mhz=nvml.ask("nvmlDeviceGetMaxClockInfo", handle, nvml.module.NVML_CLOCK_MEM),
+    )
+
+
+def read_card(nvml: Nvml, card: Card, mark: bool | None) -> tuple[GpuReading, int | None]:
+    """One card now, and the NVML code that says it is gone, or None."""
+    if card.handle is None:
+        return GpuReading(index=card.index, uuid=card.uuid, lost=str(nvml.module.NVMLError(card.lost))), card.lost
+    handle = card.handle
+    power_w, power_kind = power(nvml, handle)
+    nvml.forget()  # only now: asking for fields may succeed with every field refused, which is no sign of life
+    limit_mw = nvml.ask("nvmlDeviceGetEnforcedPowerLimit", handle)
+    energy_mj = nvml.ask("nvmlDeviceGetTotalEnergyConsumption", handle)
+    temp_c = nvml.ask("nvmlDeviceGetTemperature", handle, nvml.module.NVML_TEMPERATURE_GPU)
+    sm_mhz = nvml.ask("nvmlDeviceGetClockInfo", handle, nvml.module.NVML_CLOCK_SM)
+    mem_mhz = nvml.ask("nvmlDeviceGetClockInfo", handle, nvml.module.NVML_CLOCK_MEM)
+    util = nvml.ask("nvmlDeviceGetUtilizationRates", handle)
+    mem_used, mem_total = memory(nvml, handle)
+    reasons = throttle(nvml, handle)
+    lost = nvml.lost()
+    reading = GpuReading(
+        index=card.index,
+        uuid=card.uuid,
+        name=card.name,
+        util_ratio=None if util is None else util.gpu / 100,
+        mem_used_bytes=mem_used,
+        mem_total_bytes=mem_total,
+        power_w=power_w,
+        power_kind=power_kind,
+        power_limit_w=None if limit_mw is None else limit_mw / 1000,
+        energy_j=None if energy_mj is None else energy_mj / 1000,
+        temp_c=temp_c,
+        sm_mhz=sm_mhz,
+        sm_max_mhz=card.sm_max_mhz,
+        mem_mhz=mem_mhz,
+        mem_max_mhz=card.mem_max_mhz,
+        throttle=reasons,
+        serving=mark,
+        lost=None if lost is None else str(nvml.module.NVMLError(lost)),
+    )
+    return reading, lost
+
+
+def power(nvml: Nvml, handle: Any) -> tuple[float | None, str | None]:
+    """Watts, and whether they are an average over 1 s or of the instant.
+
+    The plain call gives the average from Ampere on (not GA100), the instant before; which one is known only where
+    the driver has the two fields. NVML: NVML_FI_DEV_POWER_AVERAGE, _INSTANT, nvmlDeviceGetPowerUsage.
+    """
+    fields = nvml.ask("nvmlDeviceGetFieldValues", handle, (POWER_AVERAGE, POWER_INSTANT)) or ()
+    average_w, instant_w = [
+        field.value.uiVal / 1000 if field.nvmlReturn == 0 and field.value.uiVal > UNPOPULATED_W * 1000 else None
+        for field in fields
+    ] or (None, None)
+    if average_w is not None:
+        return average_w, "average"
+    kind = None if instant_w is None else "instant"
+    plain_mw = nvml.ask("nvmlDeviceGetPowerUsage", handle)
+    if plain_mw is not None and plain_mw > UNPOPULATED_W * 1000:
+        return plain_mw / 1000, kind
+    return instant_w, kind
+
+
+def memory(nvml: Nvml, handle: Any) -> tuple[int | None, int | None]:
+    """Bytes used and in all; None and None for a card that shares the host's memory."""
+    # version 2 is what nvidia-smi shows: the driver's own reserve does not count as used
+    told = nvml.ask("nvmlDeviceGetMemoryInfo", handle, MEMORY_V2)
+    if told is None:
+        told = nvml.ask("nvmlDeviceGetMemoryInfo", handle)
+    if told is None or told.total == 0:
+        return None, None
+    return told.used, told.total
+
+
+def throttle(nvml: Nvml, handle: Any) -> tuple[str, ...] | None:
+    """Why the clocks are held down, in words."""
+    bits = nvml.ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
+    if bits is None:  # the name before driver 535
+        bits = nvml.ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+    if bits is None:
+        return None
+    return throttle_words(bits)
+
+
+def throttle_words(bits: int) -> tuple[str, ...]:
+    """Clock event reason bits in words."""
+    return tuple(word for bit, word in THROTTLE if bits & bit)
+
+
+def serving(nvml: Nvml, cards: tuple[Card, ...], pids: frozenset[int]) -> list[bool | None]:
+    """Whether a process of the server computes on each card.
+
+    Unknown for all when it does so on none: in a container NVML lists other pids than /proc, or nothing.
+    """
+    if not pids:
+        return [None] * len(cards)
+    marks: list[bool | None] = []
+    for card in cards:
+        listed = None
+        if card.handle is not None:
+            listed = nvml.ask("nvmlDeviceGetComputeRunningProcesses_v3", card.handle)
+        marks.append(None if listed is None else any(process.pid in pids for process in listed))
+    return marks if True in marks else [None] * len(cards)

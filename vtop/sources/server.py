@@ -1,0 +1,240 @@
+"""One server being watched: asks it for its page once an interval and tells the recording what came back.
+
+Everything happens on a thread of its own, so that neither drawing nor another server's silence delays a tick.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+import httpx
+import msgspec
+
+from vtop.metrics.page import Folder, NotMetrics
+from vtop.recording.events import Event, Identity, Note, Outage, Scrape, Target
+from vtop.sources import proxy
+from vtop.sources.connection import Access, Answer, Connection, Failure
+
+__all__ = ["Access", "ServerSource"]
+
+PAGE_LIMIT_BYTES = 32 * 2**20
+SMALL_LIMIT_BYTES = 2**20
+SMALL_TIMEOUT_S = 2.0  # for all but the page
+SEVERAL = 3  # slow, or fast, pages in a row that change the pace
+SLOWEST = 8  # times the interval
+NOT_REACHED = ("refused", "dns", "tls")  # where /health would fail alike
+
+
+class _Version(msgspec.Struct):
+    version: str
+
+
+class _Model(msgspec.Struct):
+    id: str
+    max_model_len: int | None = None  # null for a LoRA adapter
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+_Reply = TypeVar("_Reply", _Version, _Models)
+
+
+class ServerSource:
+    """Emits Scrape or Outage per tick, Identity when a server (re)appears, Note when the pace changes.
+
+    clock: seconds since the session's start. wait: sleeps so many seconds, True when the source was stopped.
+    Raises VtopError when `access` cannot be used.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        target: Target,
+        access: Access,
+        append: Callable[[Event], None],
+        clock: Callable[[], float],
+        *,
+        interval_s: float = 1.0,
+        timeout_s: float = 10.0,
+        wait: Callable[[float], bool] | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._index = index
+        self._append = append
+        self._clock = clock
+        self._interval_s = interval_s
+        self._timeout_s = timeout_s
+        self._stopped = threading.Event()
+        self._writing = threading.RLock()
+        self._wait = wait or self._stopped.wait
+        self._route = proxy.choose(target, access.proxy)
+        self._connection = Connection(target, access, self._route, transport)
+        self._folder = Folder()
+        self._known = False  # who answers has been asked since the server was last out of reach
+        self._down = False
+        self._stride = 1  # ticks from one page to the next
+        self._slow = 0
+        self._fast = 0
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name=f"vtop server {self._index}", daemon=True).start()
+
+    def stop(self) -> None:
+        """No event comes after this. Returns at once, whatever the server does."""
+        with self._writing:
+            self._stopped.set()
+        self._connection.hang_up()
+
+    def once(self) -> bool:
+        """Two pages an interval apart, on the calling thread; False when the server gave none."""
+        try:
+            self._begin()
+            started_s = self._clock()
+            if not self._tick():
+                return False
+            self._wait(max(0.0, started_s + self._interval_s - self._clock()))
+            self._tick()
+            return True
+        finally:
+            self._connection.close()
+
+    def _run(self) -> None:
+        try:
+            self._begin()
+            first_s, tick = self._clock(), 0
+            while not self._stopped.is_set():
+                self._tick()
+                passed_s = self._clock() - first_s
+                tick = max(tick + self._stride, math.ceil(passed_s / self._interval_s))  # missed ticks are skipped
+                if self._wait(max(0.0, tick * self._interval_s - passed_s)):
+                    break
+        finally:
+            self._connection.close()
+
+    def _begin(self) -> None:
+        if self._route.trouble is not None:
+            self._note(self._route.trouble)
+
+    def _tick(self) -> bool:
+        at_s = self._clock()
+        try:
+            scrape = self._scrape(at_s)
+        except Failure as failure:
+            self._fail(failure, at_s, self._clock() - at_s)
+            return False
+        self._say(msgspec.structs.replace(scrape, health=self._health()))
+        self._pace(scrape.took_s)
+        if self._down or not self._known:
+            self._identify()
+        self._down = False
+        return True
+
+    def _scrape(self, at_s: float) -> Scrape:
+        page = self._connection.get("/metrics", timeout_s=self._timeout_s, limit_bytes=PAGE_LIMIT_BYTES)
+        took_s = self._clock() - at_s
+        if page.status != 200:
+            raise Failure("status", self._refusal("/metrics", page))
+        try:
+            return self._folder.scrape(
+                page.body.decode("utf-8", "replace"),
+                server=self._index,
+                at_s=at_s,
+                took_s=took_s,
+                bytes=len(page.body),
+                health=None,
+            )
+        except NotMetrics as error:
+            raise Failure("parse", self._connection.clean(f"/metrics: {error}")) from None
+
+    def _fail(self, failure: Failure, at_s: float, took_s: float) -> None:
+        self._folder.forget()
+        self._down = True
+        detail = failure.detail
+        reached = False
+        if failure.reason not in NOT_REACHED and not self._stopped.is_set():
+            health = self._health()
+            reached = health != 0
+            detail += f"; /health: {health or 'no answer'}"
+        if self._route.shown:
+            detail += f" (via proxy {self._route.shown})"
+        self._say(
+            Outage(server=self._index, at_s=at_s, took_s=took_s, reason=failure.reason, detail=detail)
+        )
+        if not reached:
+            self._known = False
+        elif not self._known:
+            self._identify()  # /v1 may work where /metrics does not
+
+    def _health(self) -> int:
+        try:
+            return self._connection.get(
+                "/health", timeout_s=SMALL_TIMEOUT_S, limit_bytes=SMALL_LIMIT_BYTES
+            ).status
+        except Failure:
+            return 0
+
+    def _identify(self) -> None:
+        self._known = True
+        troubles: list[str] = []
+        version = self._reply("/version", _Version, troubles)
+        models = self._reply("/v1/models", _Models, troubles)
+        rows = models.data if models else []
+        self._say(
+            Identity(
+                server=self._index,
+                version=self._connection.clean(version.version) if version else None,
+                models=tuple(self._connection.clean(row.id, 300) for row in rows),
+                max_model_len=next((row.max_model_len for row in rows if row.max_model_len is not None), None),
+                note="; ".join(troubles) or None,
+            )
+        )
+
+    def _reply(self, path: str, shape: type[_Reply], troubles: list[str]) -> _Reply | None:
+        try:
+            answer = self._connection.get(path, timeout_s=SMALL_TIMEOUT_S, limit_bytes=SMALL_LIMIT_BYTES)
+            if answer.status == 200:
+                return msgspec.json.decode(answer.body, type=shape)
+            troubles.append(self._refusal(path, answer))
+        except Failure as failure:
+            troubles.append(failure.detail)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            troubles.append(f"{path}: not the JSON that was expected")
+        return None
+
+    def _refusal(self, path: str, answer: Answer) -> str:
+        """A status other than 200, with what the server or vtop has to say about it."""
+        if answer.status == 401:
+            given = self._connection.shows_who_asks
+            why = "the key given is not accepted" if given else "an API key is needed: --api-key or VTOP_API_KEY"
+            return f"{path}: 401 ({why})"
+        lines = answer.body[:4096].decode("utf-8", "replace").strip().splitlines()
+        said = self._connection.clean(lines[0] if lines else answer.phrase)
+        return f"{path}: {answer.status} {said}".rstrip()
+
+    def _pace(self, took_s: float) -> None:
+        """Ask less often while a page takes the server more than half the time between two."""
+        slow = took_s > self._interval_s * self._stride / 2
+        fast = took_s <= self._interval_s / 2
+        self._slow = self._slow + 1 if slow else 0
+        self._fast = self._fast + 1 if fast else 0
+        if self._slow >= SEVERAL and self._stride < SLOWEST:
+            self._stride *= 2
+            self._slow = 0
+            every_s = self._stride * self._interval_s
+            self._note(f"/metrics takes {took_s:.1f} s: from now on asked every {every_s:g} s")
+        elif self._fast >= SEVERAL and self._stride > 1:
+            self._stride = 1
+            self._note(f"/metrics is fast again: asked every {self._interval_s:g} s")
+
+    def _note(self, text: str) -> None:
+        self._say(Note(source="server", server=self._index, text=text))
+
+    def _say(self, event: Event) -> None:
+        with self._writing:
+            if not self._stopped.is_set():
+                self._append(event)

@@ -1,0 +1,1 @@
+"""The screen: Textual widgets that draw a frame and compute no number."""
