@@ -88,7 +88,7 @@ def gib(value: float | None) -> str:
 
 
 def short(value: float | None) -> str:
-    """A number in at most six characters: 14, 10.6, 82,470, 258k, 1.23M."""
+    """A number in at most six characters: 10.6, 82,470, 258k, 1.23M."""
     if value is None:
         return UNKNOWN
     size = abs(value)
@@ -100,6 +100,11 @@ def short(value: float | None) -> str:
     return f"{value:.0e}"
 
 
+def short_count(value: float | None) -> str:
+    """A whole number of things in at most six characters: 14, 82,470, 258k, 1.23M."""
+    return short(value) if value is None or abs(value) >= 99_999.5 else f"{value:,.0f}"
+
+
 def whole_percent(ratio: float | None) -> str:
     """A ratio that is only known to the whole per cent: 98 %."""
     return UNKNOWN if ratio is None else f"{ratio * 100:.0f} %"
@@ -109,7 +114,7 @@ def bounds(low: float, high: float | None) -> str:
     """A time known only to lie between two bounds, in seconds: 250–500 ms, < 300 ms, > 60 s."""
     scale, unit = (1e3, "ms") if (low if high is None else high) < 0.9995 else (1.0, "s")
     if high is None:
-        return f"> {_round(low * scale)} {unit}"
+        return f"> {_round(low * scale)} {unit}" if low >= 0 else UNKNOWN
     if low <= 0:
         return f"< {_round(high * scale)} {unit}"
     return f"{_round(low * scale)}–{_round(high * scale)} {unit}"

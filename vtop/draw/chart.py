@@ -7,7 +7,9 @@ whatever is above zero is seen.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from vtop import units
@@ -16,6 +18,7 @@ from vtop.draw.look import UNICODE, Glyphs
 from vtop.session.frame import Charts, Points
 
 Runs = list[Piece]  # one row of a chart: text, role
+_SPANS: Final = re.compile(" +|[^ ]+")
 
 
 def nice_maximum(points: Points, floor: float) -> float:
@@ -34,6 +37,14 @@ def in_columns(points: Points, columns: int) -> Points:
     """The points in so many columns, the latest at the right: the oldest left out, or gaps before them."""
     missing = columns - len(points)
     return (None,) * missing + points if missing > 0 else points[-columns:] if columns > 0 else ()
+
+
+def summed(*several: Points) -> Points:
+    """The sum in each column of what is known; a gap where nothing is."""
+    return tuple(
+        None if all(value is None for value in column) else sum(value for value in column if value is not None)
+        for column in zip(*several, strict=True)
+    )
 
 
 def levels(points: Points, maximum: float, steps: int) -> list[int | None]:
@@ -64,6 +75,15 @@ def spark(points: Points, maximum: float, height: int, glyphs: Glyphs = UNICODE)
         rows.append("".join(" " if level is None else blocks[max(0, min(8, level - floor))] for level in found))
     rows.append("".join(" " if level is None else blocks[min(8, level)] if level else zero for level in found))
     return rows
+
+
+def shaded(rows: Sequence[str], role: str) -> list[Runs]:
+    """A chart's rows with its edge in the role's colour and what lies under it in the colour's quieter shade."""
+    runs: list[Runs] = [[(rows[0], role)]] if rows else []
+    for above, row in pairwise(rows):
+        spans = [(span.start(), span.end(), span[0][0] != " ") for span in _SPANS.finditer(above)]
+        runs.append([(row[start:end], f"{role} body" if inside else role) for start, end, inside in spans])
+    return runs
 
 
 class Stairs(NamedTuple):
@@ -178,7 +198,7 @@ def axis(charts: Charts, width: int, signs: Mapping[str, str] = UNICODE.signs, r
     A label begins in the column that it is about, and is left out where it would meet another or a mark.
     """
     cells: list[Piece] = [(rule, "border")] * width
-    taken = [False] * (width + 1)
+    taken = [False] * width
     columns = len(charts.running)
     for column, kind in charts.marks:
         at = column + width - columns
@@ -187,11 +207,12 @@ def axis(charts: Charts, width: int, signs: Mapping[str, str] = UNICODE.signs, r
             taken[at] = True
 
     def write(at: int, label: str) -> None:
-        span = range(max(0, at - 1), min(width + 1, at + len(label) + 1))
-        if at >= 0 and at + len(label) <= width and not any(taken[cell] for cell in span):
-            for offset, character in enumerate(label):
-                cells[at + offset] = (character, "dim")
-                taken[at + offset] = True
+        first, end = max(0, at - 1), min(width, at + len(label) + 1)
+        if at >= 0 and at + len(label) <= width and not any(taken[first:end]):
+            spaced = f" {label} "[first - at + 1 :]
+            for cell, character in zip(range(first, end), spaced, strict=False):
+                cells[cell] = (character, "dim")
+                taken[cell] = True
 
     write(width - 3, "now")
     if charts.column_s > 0:

@@ -48,14 +48,16 @@ def line(look: Look, width: int, *pieces: Piece) -> Line:
         if text:
             segments.append(Segment(text, styles[role]))
             left -= cells
-    if left:
+    if left and segments and not (style := segments[-1].style or styles["text"]).reverse:
+        segments[-1] = Segment(segments[-1].text + " " * left, style)  # blanks need no colour change of their own
+    elif left:
         segments.append(Segment(" " * left, styles["text"]))
     return tuple(segments)
 
 
 def blank(look: Look, width: int) -> Line:
     """A line with nothing on it."""
-    return (Segment(" " * width, look.styles["text"]),)
+    return (Segment(" " * width, look.styles["text"]),) if width > 0 else ()
 
 
 def phrases(

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rich.color import ColorParseError
+from rich.color import Color, ColorParseError, blend_rgb
+from rich.color_triplet import ColorTriplet
 from rich.errors import StyleSyntaxError
 from rich.style import Style
 
@@ -44,6 +45,7 @@ ROLES: Final[Mapping[str, tuple[str, str]]] = {
     "stale": ("", "dim"),
 }
 _COLOURED_AS: Final = {"number": "text"}
+_CHARTED: Final = ("running", "waiting", "prompt", "generation", "kv", "preemption", "power")
 _GREY_IN_ANSI: Final = ("dim", "border", "stale")  # there dim is an attribute: no ANSI colour is grey in every palette
 
 
@@ -142,6 +144,11 @@ class Look:
     glyphs: Glyphs
     faded: Look | None = None  # for what is stale; None in the faded look itself
 
+    @property
+    def solid(self) -> bool:
+        """Whether colour tells the parts of a chart apart, so that each can be drawn in whole blocks."""
+        return self.colour and self.faded is not None
+
     def say(self, text: str) -> str:
         """The text as this look can show it: harmless, and in ASCII when that is asked for."""
         if text.isprintable():
@@ -185,20 +192,34 @@ def look(name: str, theme: Mapping[str, object], *, ascii: bool = False, colour:
     if not isinstance(dark := theme.get("dark"), bool):
         raise VtopError(f"theme {name!r} must say dark = true or false: themes there are: {', '.join(names())}")
     ansi = colours["background"] == "default"
-    styles, faded = {}, {}
+    styles: dict[str, Style] = {}
     try:
         for role, (attributes, alone) in ROLES.items():
             shown = colours[_COLOURED_AS.get(role, role)]
             grey = "dim " if ansi and role in _GREY_IN_ANSI else ""
             styles[role] = Style.parse(f"{grey}{attributes} {shown}" if colour else alone or "none")
-        for role in ROLES:
-            faded[role] = styles["stale"]
+        for role in _CHARTED:  # what lies under a chart's edge
+            styles[f"{role} body"] = _body(colours[role], colours["background"]) if colour else Style.null()
+        faded = dict.fromkeys(styles, styles["stale"])
+        if colour:
+            faded |= {f"{role} body": _body(colours["stale"], colours["background"]) for role in _CHARTED}
         page = Style.parse(f"{colours['text']} on {colours['background']}" if colour else "none")
     except (StyleSyntaxError, ColorParseError) as error:
         raise VtopError(f"theme {name!r}: {error}; themes there are: {', '.join(names())}") from None
     glyphs = ASCII if ascii else UNICODE
     old = Look(name, dark, ascii, colour, colours, faded, page, glyphs)
     return Look(name, dark, ascii, colour, colours, styles, page, glyphs, old)
+
+
+def _body(colour: str, background: str) -> Style:
+    """The quieter shade of a colour: half of the way to the background."""
+    if background == "default":
+        return Style.parse(f"dim {colour}")
+    return Style(color=Color.from_triplet(blend_rgb(_triplet(background), _triplet(colour), 0.55)))
+
+
+def _triplet(colour: str) -> ColorTriplet:
+    return Color.parse(colour).get_truecolor()
 
 
 def _folder() -> Path:

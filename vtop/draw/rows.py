@@ -14,7 +14,7 @@ from vtop.draw import chart
 from vtop.draw.lines import Line, Piece, blank, line, padded, shorten, width_of
 from vtop.draw.look import Look
 from vtop.metrics.histogram import Range
-from vtop.session.frame import Points
+from vtop.session.frame import Frame, Points
 
 LEFT: Final = 18  # label and number in 14, a blank, a unit of two, a blank
 _RIGHT_WIDE, _RIGHT_NARROW, _WIDE = 9, 7, 50  # of these one is a blank
@@ -39,8 +39,9 @@ def parted(text: str) -> tuple[str, str]:
 def left(label: str, text: str, role: str = "number", label_role: str = "dim", unit: str | None = None) -> list[Piece]:
     """The first cells of a row: a label, and a number ending in one column with its unit behind it."""
     number, own = (text, unit) if unit is not None else parted(text)
-    space = max(1, 14 - width_of(label) - width_of(number))
-    return [(label, label_role), (" " * space, "text"), (number, role), (" " + padded(own, 3), "dim")]
+    label = shorten(label, max(0, 13 - width_of(number)))  # the number's column stands whatever happens
+    space = max(0, 14 - width_of(label) - width_of(number))
+    return [(label + " " * space, label_role), (number, role), (" " + padded(own, 3), "dim")]
 
 
 def right(width: int, text: str, role: str = "dim") -> Piece:
@@ -51,23 +52,10 @@ def right(width: int, text: str, role: str = "dim") -> Piece:
 def top(text: str, width: int, word: str = "↑") -> str:
     """What a chart's scale ends at: ↑ 2,000, of 700 W; without blanks where there is no room for them."""
     spaced = f"{word} {text}"
-    return spaced if width_of(spaced) < _right(width) else f"↑{text.replace(' ', '')}"
-
-
-def chart_block(
-    look: Look,
-    width: int,
-    height: int,
-    head: Sequence[Piece],
-    points: Points,
-    role: str,
-    maximum: float,
-    top_text: str,
-    beside: Sequence[tuple[str, str]] = (),
-) -> list[Line]:
-    """A chart with its label and number; in further rows the left end has what else there is to say about it."""
-    rows = chart.spark(chart.in_columns(points, chart_columns(width)), maximum, height, look.glyphs)
-    return chart_rows(look, width, head, [[(row, role)] for row in rows], top_text, beside)
+    if width_of(spaced) < _right(width):
+        return spaced
+    close = f"↑{text.replace(' ', '')}"
+    return close if width_of(close) < _right(width) else close.replace(",000", "k")
 
 
 def chart_rows(
@@ -75,20 +63,31 @@ def chart_rows(
     width: int,
     head: Sequence[Piece],
     rows: Sequence[Sequence[Piece]],
-    top_text: str,
+    top: str,
+    *,
     beside: Sequence[tuple[str, str]] = (),
     bottom: str = "0",
 ) -> list[Line]:
-    """The rows of any chart, with what stands left and right of them."""
+    """The rows of a chart, its `head` before the first and its scale behind them.
+
+    Before further rows stands what else there is to say: `beside`, (label, number) each.
+    """
     lines = []
     for at, runs in enumerate(rows):
-        if at == 0:
-            before, after = head, top_text
-        else:
-            before = left("  " + beside[at - 1][0], beside[at - 1][1], "dim") if at <= len(beside) else [(" " * LEFT, "dim")]
+        before, after = head, top
+        if at:
+            said = beside[at - 1] if at <= len(beside) else ("", "")
+            before = left(f"  {said[0]}", said[1], "dim")
             after = bottom if at == len(rows) - 1 else ""
         lines.append(line(look, width, *before, *runs, right(width, after)))
     return lines
+
+
+def sparked(look: Look, width: int, height: int, points: Points, scale: tuple[float, str]) -> list[chart.Runs]:
+    """The rows of a spark chart on the columns of a panel. `scale`: its maximum, and the role of its colour."""
+    maximum, role = scale
+    found = chart.in_columns(points, chart_columns(width))
+    return chart.shaded(chart.spark(found, maximum, height, look.glyphs), role)
 
 
 class Block(NamedTuple):
@@ -103,6 +102,11 @@ class Block(NamedTuple):
 def growing(rank: int, draw: Callable[[int], list[Line]], extra: int = 0) -> Block:
     """A chart: one row, or as many as there is room for."""
     return Block(rank, draw, 1, _TALLEST + extra)
+
+
+def fixed(rank: int, lines: list[Line]) -> Block:
+    """Lines that are already drawn."""
+    return Block(rank, lambda _: lines, len(lines), len(lines))
 
 
 def stacked(look: Look, width: int, height: int, blocks: Sequence[Block]) -> list[Line]:
@@ -133,3 +137,8 @@ def stacked(look: Look, width: int, height: int, blocks: Sequence[Block]) -> lis
 def range_text(found: Range | None) -> str:
     """A quantile as honestly as its buckets know it."""
     return units.UNKNOWN if found is None else units.bounds(found.low, found.high)
+
+
+def seen(frame: Frame, look: Look) -> Look:
+    """The look for a frame: faded when what it shows is old."""
+    return look if frame.status.fresh or look.faded is None else look.faded

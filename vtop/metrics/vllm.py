@@ -167,6 +167,16 @@ def family(name: str) -> str | None:
     return None
 
 
+def exported_as(quantity: Quantity) -> str:
+    """The name of the family that a quantity is read from, as vLLM exports it today."""
+    for table, prefix in ((_FAMILIES, _PREFIXES[0]), (_FOREIGN, "")):
+        for name, reading in table.items():
+            if reading.quantity is quantity and reading.rank == 0:
+                total = "_total" if reading.kind is Kind.COUNTER or name == "iteration_tokens" else ""
+                return f"{prefix}{name}{total}"
+    raise KeyError(quantity)
+
+
 def recorded(name: str) -> bool:
     """Whether a sample of this family belongs in a recording."""
     if name.endswith("_created"):

@@ -120,7 +120,9 @@ class Connection:
                 response = self._sent(request)
                 break
             except (httpx.NetworkError, httpx.RemoteProtocolError) as error:
-                if again or self._opened or self._over or self._stream is None:
+                kept = self._stream is not None and not self._opened
+                self._stream = None
+                if again or self._over or not kept or isinstance(error, httpx.ConnectError):
                     raise _failure(error, timeout_s, self._tls) from None
             except (httpx.TransportError, TimeoutError) as error:
                 raise _failure(error, timeout_s, self._tls) from None
@@ -200,7 +202,10 @@ class Connection:
             return context
         if self._access.ca_file is not None:
             return ssl.create_default_context(cafile=self._access.ca_file)
-        return httpx.create_ssl_context()
+        try:
+            return httpx.create_ssl_context()
+        except OSError:
+            raise VtopError("the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read") from None
 
     def _check_ca_file(self) -> None:
         path = self._access.ca_file

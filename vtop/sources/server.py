@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import httpx
@@ -17,12 +18,14 @@ from vtop.metrics.page import Folder, NotMetrics
 from vtop.recording.events import Event, Identity, Note, Outage, Scrape, Target
 from vtop.sources import proxy
 from vtop.sources.connection import Access, Answer, Connection, Failure
+from vtop.sources.shape import shape_of
 
 __all__ = ["Access", "ServerSource"]
 
 PAGE_LIMIT_BYTES = 32 * 2**20
 SMALL_LIMIT_BYTES = 2**20
 SMALL_TIMEOUT_S = 2.0  # for all but the page
+ASK_AGAIN_S = 60.0  # who answers, when a server was too busy to say
 SEVERAL = 3  # slow, or fast, pages in a row that change the pace
 SLOWEST = 8  # times the interval
 NOT_REACHED = ("refused", "dns", "tls")  # where /health would fail alike
@@ -35,6 +38,7 @@ class _Version(msgspec.Struct):
 class _Model(msgspec.Struct):
     id: str
     max_model_len: int | None = None  # null for a LoRA adapter
+    root: str | None = None  # where the model lies: a path on the server's host, or a name on a hub
 
 
 class _Models(msgspec.Struct):
@@ -69,6 +73,8 @@ class ServerSource:
         self._clock = clock
         self._interval_s = interval_s
         self._timeout_s = timeout_s
+        self._small_timeout_s = min(SMALL_TIMEOUT_S, timeout_s)
+        self._local = target.local
         self._stopped = threading.Event()
         self._writing = threading.RLock()
         self._wait = wait or self._stopped.wait
@@ -76,6 +82,7 @@ class ServerSource:
         self._connection = Connection(target, access, self._route, transport)
         self._folder = Folder()
         self._known = False  # who answers has been asked since the server was last out of reach
+        self._ask_again_s = math.inf
         self._down = False
         self._stride = 1  # ticks from one page to the next
         self._slow = 0
@@ -129,7 +136,7 @@ class ServerSource:
             return False
         self._say(msgspec.structs.replace(scrape, health=self._health()))
         self._pace(scrape.took_s)
-        if self._down or not self._known:
+        if self._down or not self._known or at_s >= self._ask_again_s:
             self._identify()
         self._down = False
         return True
@@ -162,9 +169,7 @@ class ServerSource:
             detail += f"; /health: {health or 'no answer'}"
         if self._route.shown:
             detail += f" (via proxy {self._route.shown})"
-        self._say(
-            Outage(server=self._index, at_s=at_s, took_s=took_s, reason=failure.reason, detail=detail)
-        )
+        self._say(Outage(server=self._index, at_s=at_s, took_s=took_s, reason=failure.reason, detail=detail))
         if not reached:
             self._known = False
         elif not self._known:
@@ -172,14 +177,16 @@ class ServerSource:
 
     def _health(self) -> int:
         try:
-            return self._connection.get(
-                "/health", timeout_s=SMALL_TIMEOUT_S, limit_bytes=SMALL_LIMIT_BYTES
-            ).status
+            return self._small("/health").status
         except Failure:
             return 0
 
+    def _small(self, path: str) -> Answer:
+        return self._connection.get(path, timeout_s=self._small_timeout_s, limit_bytes=SMALL_LIMIT_BYTES)
+
     def _identify(self) -> None:
         self._known = True
+        self._ask_again_s = math.inf
         troubles: list[str] = []
         version = self._reply("/version", _Version, troubles)
         models = self._reply("/v1/models", _Models, troubles)
@@ -190,20 +197,33 @@ class ServerSource:
                 version=self._connection.clean(version.version) if version else None,
                 models=tuple(self._connection.clean(row.id, 300) for row in rows),
                 max_model_len=next((row.max_model_len for row in rows if row.max_model_len is not None), None),
+                shape=self._shape(rows),
                 note="; ".join(troubles) or None,
             )
         )
 
+    def _shape(self, models: list[_Model]) -> dict[str, int | str] | None:
+        """The model's shape, where the server runs on this host from a folder that vtop may read."""
+        roots = [Path(model.root) for model in models if model.root and model.max_model_len is not None]
+        if not self._local or not roots or not roots[0].is_absolute():
+            return None
+        return shape_of(roots[0] / "config.json")
+
     def _reply(self, path: str, shape: type[_Reply], troubles: list[str]) -> _Reply | None:
         try:
-            answer = self._connection.get(path, timeout_s=SMALL_TIMEOUT_S, limit_bytes=SMALL_LIMIT_BYTES)
+            answer = self._small(path)
             if answer.status == 200:
                 return msgspec.json.decode(answer.body, type=shape)
             troubles.append(self._refusal(path, answer))
+            passing = answer.status >= 500
         except Failure as failure:
             troubles.append(failure.detail)
+            passing = True
         except (msgspec.DecodeError, UnicodeDecodeError):
             troubles.append(f"{path}: not the JSON that was expected")
+            passing = False
+        if passing:
+            self._ask_again_s = self._clock() + ASK_AGAIN_S
         return None
 
     def _refusal(self, path: str, answer: Answer) -> str:

@@ -1,0 +1,312 @@
+"""Frames made by hand: an H200 under overload at 2:31, a server at rest, two engines, one that is down, one unknown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vtop.metrics.histogram import Range
+from vtop.session.frame import (
+    Charts,
+    Count,
+    EnginePart,
+    Frame,
+    Gauge,
+    GpuPart,
+    Gpus,
+    Happening,
+    Iteration,
+    Kv,
+    Latency,
+    Points,
+    Preemption,
+    PrefixCache,
+    Requests,
+    ServerPart,
+    Status,
+    Ttft,
+)
+
+UNKNOWN = Gauge(None, None, None, None, None, 0)
+NEVER = Count(None, None, None)
+
+
+def over(columns: int, *pattern: float | None) -> Points:
+    """The pattern again and again, ending at the latest column."""
+    return tuple(pattern[(at - columns) % len(pattern)] for at in range(columns))
+
+
+def overload_charts(columns: int = 60, window_s: float = 151.0) -> Charts:
+    preempted = over(columns, 1, 0, 0, 1, 1, 0, 1, 0, 0, 1, 0, 1, 1, 0, 0)
+    total, so_far = 37 - sum(value or 0 for value in preempted), []
+    for value in preempted:
+        total += value or 0
+        so_far.append(total)
+    ramp = tuple(min(1.0, 0.15 + 1.1 * at / columns) for at in range(columns))
+    return Charts(
+        end_s=151.0,
+        column_s=window_s / columns,
+        running=over(columns, 11, 12, 14, 12, 11, 10, 11, 13),
+        waiting=tuple(round(51 + 5 * (1 - step)) for step in ramp),
+        kv_used=over(columns, 0.999, 0.961, 0.973, 0.985, 0.949),
+        generation_per_s=over(columns, 1592, 1310, 1721, 1604, 1498),
+        prompt_per_s=over(columns, 0.0, 0.0, 12288, 0.0, 6144, 0.0, 0.0),
+        preemptions=tuple(so_far),
+        preempted=preempted,
+        decode_per_step=over(columns, 11, 12, 11, 10),
+        prefill_per_step=over(columns, 0.0, 120, 34, 0.0, 0.0),
+        queue_s=tuple(48.1 * step for step in ramp),
+        prefill_s=over(columns, 0.47, 0.52),
+        frontend_s=over(columns, 0.12, 0.11),
+        power_w=over(columns, 527, 541, 498, 533),
+        sm_mhz=over(columns, 1980),
+        marks=((columns * 2 // 3, "mark"),),
+    )
+
+
+def card(index: int = 0, **changes: object) -> GpuPart:
+    one = GpuPart(
+        index=index,
+        uuid=f"GPU-{index}",
+        name="NVIDIA H200",
+        serving=True,
+        lost=None,
+        util_ratio=1.0,
+        mem_used_bytes=int(24.1 * 2**30),
+        mem_total_bytes=int(140.4 * 2**30),
+        power=Gauge(527.0, 521.0, 527.0, 402.0, 561.0, 151),
+        power_kind="average",
+        power_limit_w=700.0,
+        energy_j=78_671.0,
+        temp_c=41.0,
+        sm_mhz=1980.0,
+        sm_max_mhz=1980.0,
+        mem_mhz=3201.0,
+        mem_max_mhz=3201.0,
+        throttle=(),
+        age_s=0.3,
+    )
+    return replace(one, **changes)  # type: ignore[arg-type]
+
+
+def server(index: int = 0, **changes: object) -> ServerPart:
+    one = ServerPart(
+        index=index,
+        url="http://localhost:8000",
+        status=Status("busy", "11 running, 51 waiting, KV 94.9 %", index),
+        local=True,
+        models=("qwen2.5-7b",),
+        version="0.26.0",
+        max_model_len=8192,
+        uptime_s=2471.0,
+        age_s=0.4,
+        took_s=0.006,
+        page_bytes=45_000,
+        bad_lines=0,
+        tries=0,
+        outages=0,
+        restarts=0,
+        engines=1,
+    )
+    return replace(one, **changes)  # type: ignore[arg-type]
+
+
+def overload(columns: int = 60) -> Frame:
+    """Qwen2.5-7B on an H200 with a pool of 86,896 tokens, 64 requests of 6,144 in and 2,048 out at once, after 2:31."""
+    return Frame(
+        now_s=151.4,
+        unix_s=1_760_000_151.4,
+        start_unix_s=1_760_000_000.0,
+        interval_s=1.0,
+        window_s=151.0,
+        asked_window_s=300.0,
+        status=Status("busy", "11 running, 51 waiting, KV 94.9 %"),
+        origin=None,
+        servers=(server(),),
+        engines=(EnginePart(0, "0", 11, 51, 0.949, 1592.0),),
+        requests=Requests(
+            running=Gauge(11, 11.3, 11, 9, 14, 151),
+            waiting=Gauge(51, 52.4, 52, 50, 56, 151),
+            waiting_by_reason=(("capacity", 51.0), ("deferred", 0.0)),
+            finished=Count(23, 0.152, 23),
+            finished_by_reason=(("length", 23.0),),
+            rejected=Count(0, 0.0, 0),
+        ),
+        kv=Kv(
+            used=Gauge(0.949, 0.947, 0.950, 0.871, 0.999, 151),
+            mean_used_ratio=0.949,
+            pool_tokens=86_896,
+            used_tokens=82_470,
+            room_tokens=4_426,
+            pool_bytes=4.64 * 2**30,
+            bytes_per_token=57_344,
+            block_size=16,
+            max_concurrency=10.6,
+            prefix_caching=True,
+        ),
+        prompt_tokens=Count(721_327, 4777.0, 721_327),
+        generation_tokens=Count(240_392, 1592.0, 240_392),
+        iteration=Iteration(21_382, 141.6, 45.0, 11.2, 33.8),
+        ttft=Ttft(
+            finished=23,
+            queue_s=48.1,
+            prefill_s=0.473,
+            frontend_s=0.122,
+            total_s=48.695,
+            first_tokens=31,
+            first_token_s=44.9,
+            queue_now_s=52.3,
+            stuck=False,
+        ),
+        latencies=(
+            Latency("TTFT", 44.9, Range(40, 80), Range(80, 160), Range(80, 160), 31, "first token"),
+            Latency("ITL", 0.00702, Range(0.005, 0.01), Range(0.01, 0.02), Range(0.01, 0.025), 240_361, "every token"),
+            Latency("TPOT", 0.0124, Range(0.01, 0.025), Range(0.01, 0.025), Range(0.025, 0.05), 23, "finished"),
+            Latency("queue", 48.1, Range(40, 50), Range(60, None), Range(60, None), 23, "finished"),
+            Latency("prefill", 0.473, Range(0.3, 0.5), Range(0.5, 0.8), Range(0.8, 1.0), 23, "finished"),
+            Latency("decode", 22.4, Range(20, 30), Range(20, 30), Range(30, 40), 23, "finished"),
+            Latency("e2e", 71.2, Range(60, None), Range(60, None), Range(60, None), 23, "finished"),
+        ),
+        prefix_cache=PrefixCache(0.0, 0.0, 721_327, 0.031, False),
+        preemption=Preemption(Count(37, 0.245, 37), 147.0, 4.08),
+        gpus=Gpus((card(),), None, True, 527.0, 700.0, 1, 0.3),
+        happenings=(
+            Happening(0.0, "start", "first page: 43.9 KiB"),
+            Happening(100.6, "mark", "load doubled"),
+            Happening(138.0, "preemption", "preempted 1, running 13 → 12, KV 99.7 % → 92.3 %"),
+            Happening(143.0, "preemption", "preempted 1, running 12 → 11, KV 99.9 % → 92.4 %"),
+            Happening(147.0, "preemption", "preempted 1, running 12 → 11, KV 99.8 % → 92.1 %"),
+        ),
+        charts=overload_charts(columns),
+    )
+
+
+def nothing_known(columns: int = 60) -> Frame:
+    """Before the first page: all that can be None is."""
+    none: Points = (None,) * columns
+    why = "connection refused (nothing listens there yet; vtop goes on trying)"
+    status = Status("waiting", f"waiting for http://localhost:8000: try 3, {why}", fresh=False)
+    charts = Charts(0.0, 5.0, *(none,) * 14, ())
+    return Frame(
+        now_s=2.0,
+        unix_s=1_760_000_002.0,
+        start_unix_s=1_760_000_000.0,
+        interval_s=1.0,
+        window_s=0.0,
+        asked_window_s=300.0,
+        status=status,
+        origin=None,
+        servers=(
+            server(
+                status=status,
+                models=(),
+                version=None,
+                max_model_len=None,
+                uptime_s=None,
+                age_s=None,
+                took_s=None,
+                page_bytes=None,
+                tries=3,
+                engines=0,
+            ),
+        ),
+        engines=(),
+        requests=Requests(UNKNOWN, UNKNOWN, (), NEVER, (), NEVER),
+        kv=Kv(UNKNOWN, None, None, None, None, None, None, None, None, None),
+        prompt_tokens=NEVER,
+        generation_tokens=NEVER,
+        iteration=Iteration(0.0, None, None, None, None),
+        ttft=Ttft(0.0, None, None, None, None, 0.0, None, None, False),
+        latencies=(),
+        prefix_cache=PrefixCache(None, None, None, None, False),
+        preemption=Preemption(NEVER, None, None),
+        gpus=Gpus((), "no GPU: libnvidia-ml.so.1 is not there", True, None, None, 0, None),
+        happenings=(),
+        charts=charts,
+    )
+
+
+def idle(columns: int = 60) -> Frame:
+    """A quiet server: zeros where zeros were measured."""
+    busy = overload(columns)
+    flat: Points = (None,) * (columns // 4) + (0.0,) * (columns - columns // 4)
+    zero = Gauge(0, 0, 0, 0, 0, 120)
+    return replace(
+        busy,
+        status=Status("idle", "idle: no request runs or waits"),
+        engines=(EnginePart(0, "0", 0, 0, 0.0, 0.0),),
+        requests=replace(busy.requests, running=zero, waiting=zero, waiting_by_reason=(), finished=Count(0, 0.0, 0)),
+        kv=replace(busy.kv, used=zero, used_tokens=0, room_tokens=86_896, mean_used_ratio=0.0),
+        prompt_tokens=Count(0, 0.0, 0),
+        generation_tokens=Count(0, 0.0, 0),
+        iteration=Iteration(0, 0.0, None, None, None),
+        ttft=Ttft(0, None, None, None, None, 0, None, None, False),
+        latencies=tuple(
+            replace(one, mean_s=None, p50=None, p90=None, p99=None, n=0) for one in busy.latencies
+        ),
+        preemption=Preemption(Count(0, 0.0, 0), None, None),
+        gpus=Gpus((card(util_ratio=0.0, power=Gauge(76, 76, 76, 75, 78, 120)),), None, True, 76.0, 700.0, 1, 0.3),
+        happenings=busy.happenings[:1],
+        charts=replace(
+            busy.charts, running=flat, waiting=flat, kv_used=flat, generation_per_s=flat, prompt_per_s=flat,
+            preemptions=flat, preempted=flat, decode_per_step=flat, prefill_per_step=flat, queue_s=flat,
+            prefill_s=flat, frontend_s=flat, power_w=(None,) * (columns // 4) + (76.0,) * (columns - columns // 4),
+            marks=((columns // 4, "restart"),),
+        ),
+    )  # fmt: skip
+
+
+def down(columns: int = 60) -> Frame:
+    """The overload after the server went away: everything shown is old."""
+    busy = overload(columns)
+    status = Status("down", "no answer for 41.0 s: connection refused (try 41)", fresh=False)
+    gap = columns // 6
+    charts = replace(
+        busy.charts,
+        running=busy.charts.running[:-gap] + (None,) * gap,
+        kv_used=busy.charts.kv_used[:-gap] + (None,) * gap,
+        marks=((columns - gap, "outage"),),
+    )
+    lost = Happening(151.0, "outage", "no page: connection refused")
+    return replace(
+        busy,
+        status=status,
+        servers=(server(status=status, age_s=41.0, outages=1, tries=41),),
+        happenings=(*busy.happenings, lost),
+        charts=charts,
+    )
+
+
+def fleet(columns: int = 60) -> Frame:
+    """Two servers, four engines of unequal load, eight cards on another host's screen, names of every kind."""
+    busy = overload(columns)
+    names = ("org/model[awq]", "[/]", "模型-七B-指令", "llama\x1b[31m-3\x00\ud800")
+    engines = tuple(
+        EnginePart(at // 2, str(at % 2), running, waiting, used, 1592.0 / (at + 1))
+        for at, (running, waiting, used) in enumerate(((11, 51, 0.949), (9, 2, 0.61), (12, 4, 0.7), (None, None, None)))
+    )
+    cards = tuple(
+        card(at, serving=None, util_ratio=at / 8, throttle=("power cap",) if at == 3 else ()) for at in range(7)
+    )
+    lost = card(7, lost="fell off the bus", util_ratio=None, temp_c=None, throttle=None, name=None)
+    return replace(
+        busy,
+        servers=(
+            server(models=names[:2], engines=2),
+            server(1, url="http://[::1]:8001/v1", models=names[2:], engines=2),
+        ),
+        engines=engines,
+        kv=replace(busy.kv, pool_tokens=1_234_567, used_tokens=982_470, room_tokens=252_097),
+        gpus=Gpus((*cards, lost), "1 of 8 cards lost", False, 3689.0, 5600.0, 7, 0.3),
+        requests=replace(
+            busy.requests,
+            finished=Count(123_456, 812.5, 9_876_543),
+            finished_by_reason=(("abort", 2.0), ("error", 3.0), ("length", 1_000.0), ("stop", 122_451.0)),
+            rejected=Count(7, 0.1, 7),
+        ),
+        generation_tokens=Count(24_039_200, 159_200.0, 24_039_200),
+        preemption=Preemption(Count(1_234, 8.2, 1_234_567), 147.0, 0.122),
+        happenings=(*busy.happenings, Happening(150.0, "note", "[Errno 111] connection [/refused]\n\x1b[2J\u202e")),
+    )
+
+
+ALL = {"overload": overload, "nothing_known": nothing_known, "idle": idle, "down": down, "fleet": fleet}

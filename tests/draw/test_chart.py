@@ -1,0 +1,120 @@
+"""Charts are honest: zero-based, gaps blank, sums exact, nothing above zero unseen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.draw.frames import overload_charts
+from vtop.draw import chart
+from vtop.draw.look import ASCII, UNICODE, Glyphs
+from vtop.session.frame import Points
+
+POINT = st.none() | st.floats(min_value=0, max_value=1e12)
+POINTS = st.lists(POINT, min_size=1, max_size=80).map(tuple)
+
+
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
+@pytest.mark.parametrize("height", [1, 3])
+def test_a_gap_is_blank_and_a_zero_is_not(glyphs: Glyphs, height: int) -> None:
+    rows = chart.spark((None, 0.0, 1e-9, 10.0), 10.0, height, glyphs)
+    gap, zero, little, full = ("".join(row[at] for row in rows) for at in range(4))
+    assert gap == " " * height
+    assert zero.strip() == glyphs.zero
+    assert little.strip() == glyphs.blocks[1]
+    assert full == glyphs.blocks[8] * height
+
+
+@given(POINTS, st.integers(1, 6))
+def test_a_chart_has_a_column_for_each_point_and_shows_all_above_zero(points: Points, height: int) -> None:
+    rows = chart.spark(points, chart.nice_maximum(points, 1.0), height)
+    assert [len(row) for row in rows] == [len(points)] * height
+    for at, point in enumerate(points):
+        seen = "".join(row[at] for row in rows).strip()
+        assert (not seen) if point is None else seen
+        if point:
+            assert seen != UNICODE.zero
+
+
+@given(POINTS, st.floats(0, 1e6))
+def test_a_scale_holds_every_point_and_has_round_steps(points: Points, floor: float) -> None:
+    maximum = chart.nice_maximum(points, floor)
+    assert maximum >= floor
+    highest = max((point for point in points if point), default=0.0)
+    assert maximum >= highest * 0.999
+    assert maximum == floor or f"{maximum:.0e}"[0] in "125"
+
+
+def test_a_scale_rarely_changes() -> None:
+    assert {chart.nice_maximum((float(n),), 10) for n in range(11, 21)} == {20.0}
+    assert chart.nice_maximum((0.95, None), 1.0) == 1.0
+
+
+@given(st.lists(st.none() | st.floats(0, 1e9), min_size=1, max_size=4), st.integers(1, 200))
+def test_a_bar_adds_up_to_its_width(values: list[float | None], width: int) -> None:
+    parts = list(zip(values, ("queue", "prefill", "decode", "frontend"), strict=False))
+    assert sum(len(text) for text, _ in chart.bar(parts, width)) == width
+
+
+def test_a_bar_shows_a_small_part_and_each_with_its_own_glyph() -> None:
+    assert chart.bar(((48.1, "queue"), (0.473, "prefill"), (0.122, "frontend")), 10) == [
+        ("█" * 8, "queue"),
+        ("▓", "prefill"),
+        ("░", "frontend"),
+    ]
+    assert len(set(UNICODE.parts.values())) == len(set(ASCII.parts.values())) == 4
+
+
+def test_stairs_begin_at_the_left_edge_and_tick_where_they_rise() -> None:
+    steps = chart.stairs((None, 33.0, 33.0, 35.0, 37.0), (None, 0.0, 0.0, 2.0, 2.0), 1)
+    assert steps.rows == [" __▄█"]
+    assert steps.ticks == "   ╵╵"
+    assert (steps.total, steps.risen) == ("37", "+4")
+
+
+def test_stairs_count_a_rise_in_their_first_column() -> None:
+    assert chart.stairs((34.0, 37.0), (1.0, 3.0), 1).risen == "+4"
+
+
+@given(st.lists(st.tuples(POINT, POINT), min_size=1, max_size=40), st.integers(1, 6))
+def test_a_stack_has_its_size_and_blank_gaps(columns: list[tuple[float | None, float | None]], height: int) -> None:
+    first, second = (tuple(column[at] for column in columns) for at in (0, 1))
+    rows = chart.stack(((first, "queue"), (second, "prefill")), 1e6, height)
+    texts = ["".join(text for text, _ in row) for row in rows]
+    assert [len(text) for text in texts] == [len(columns)] * height
+    for at, column in enumerate(columns):
+        assert any(text[at] != " " for text in texts) == (column != (None, None))
+
+
+def test_a_stack_divides_a_column_as_its_parts_do() -> None:
+    rows = chart.stack((((3.0,), "queue"), ((1.0,), "prefill")), 4.0, 4)
+    assert [row[0][1] for row in rows] == ["prefill", "queue", "queue", "queue"]
+
+
+def test_axis_labels_stand_in_their_columns() -> None:
+    charts = replace(overload_charts(60), column_s=5.0, marks=())
+    text = "".join(piece for piece, _ in chart.axis(charts, 60))
+    assert len(text) == 60
+    assert text.endswith("now")
+    assert text[59 - 12] == text[59 - 24] == "−"  # 60 and 120 s ago
+    assert text[59 - 12 : 59 - 7] == "−1:00"
+
+
+@given(st.integers(1, 120), st.floats(0.1, 1e5), st.lists(st.integers(-5, 130), max_size=6))
+def test_axis_labels_never_meet_and_marks_are_seen(width: int, column_s: float, at: list[int]) -> None:
+    charts = replace(overload_charts(120), column_s=column_s, marks=tuple((column, "mark") for column in at))
+    text = "".join(piece for piece, _ in chart.axis(charts, width))
+    assert len(text) == width
+    seen = {column + width - 120 for column in at} & set(range(width))
+    assert {index for index, sign in enumerate(text) if sign == UNICODE.signs["mark"]} == seen
+    for label in text.replace("─", " ").replace("◆", " ").split():
+        assert label == "now" or (label[0] == "−" and label[1:].replace(":", "").isdigit() and label[-3] == ":")
+
+
+def test_other_numbers_of_columns_end_at_now() -> None:
+    assert chart.in_columns((1.0, 2.0), 3) == (None, 1.0, 2.0)
+    assert chart.in_columns((1.0, 2.0, 3.0), 2) == (2.0, 3.0)
+    assert chart.in_columns((1.0,), 0) == ()

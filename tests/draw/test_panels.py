@@ -1,0 +1,212 @@
+"""Every panel fills exactly its cells from any frame, cuts no number, and needs no colour and no Unicode."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from tests.draw import frames
+from vtop.draw import look as looks
+from vtop.draw.lines import Line
+from vtop.draw.panels import PANELS, chart_columns
+from vtop.draw.rows import LEFT, left
+from vtop.draw.screen import BODY, KEYS, arrange, assembled, columns_for, drawn, screen
+from vtop.session.frame import Frame, Points
+
+LOOKS = (looks.load("dark"), looks.load("light", ascii=True, colour=False), looks.load("ansi16"))
+SIZES = ((80, 24), (120, 36), (200, 60), (46, 19), (60, 15), (110, 30), (30, 5))
+POINT = st.none() | st.floats(0, 1e9) | st.just(0.0)
+
+
+def text(lines: Iterable[Line]) -> str:
+    return "\n".join("".join(segment.text for segment in line) for line in lines)
+
+
+def draw(name: str, frame: Frame, width: int, height: int, look: looks.Look = LOOKS[0]) -> str:
+    return text(PANELS[name][1](frame, width, height, look))
+
+
+@pytest.mark.parametrize("frame", frames.ALL)
+@pytest.mark.parametrize("panel", PANELS)
+@settings(max_examples=40, deadline=None)
+@given(
+    size=st.tuples(st.integers(30, 210), st.integers(1, 24)), columns=st.integers(1, 150), look=st.sampled_from(LOOKS)
+)
+def test_every_line_has_exactly_the_width(
+    panel: str, frame: str, size: tuple[int, int], columns: int, look: looks.Look
+) -> None:
+    width, height = size
+    lines = PANELS[panel][1](frames.ALL[frame](columns), width, height, look)
+    assert [sum(cell_len(segment.text) for segment in line) for line in lines] == [width] * height
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), width=st.integers(30, 120), height=st.integers(1, 14))
+def test_any_points_can_be_drawn(data: st.DataObject, width: int, height: int) -> None:
+    def points() -> Points:
+        return tuple(data.draw(st.lists(POINT, min_size=20, max_size=20)))
+
+    charts = replace(
+        frames.overload_charts(20), running=points(), waiting=points(), kv_used=points(), preemptions=points(),
+        preempted=points(), queue_s=points(), prefill_s=points(), decode_per_step=points(), power_w=points(),
+    )  # fmt: skip
+    frame = replace(frames.overload(20), charts=charts)
+    for panel in ("requests", "kv", "gpus", "ttft", "tokens"):
+        lines = PANELS[panel][1](frame, width, height, LOOKS[0])
+        assert [sum(cell_len(segment.text) for segment in line) for line in lines] == [width] * height
+
+
+@pytest.mark.parametrize("frame", frames.ALL)
+@pytest.mark.parametrize("size", SIZES)
+def test_ascii_mode_emits_ascii_only(frame: str, size: tuple[int, int]) -> None:
+    shown = text(
+        screen(frames.ALL[frame](columns_for(size[0])), *size, LOOKS[1], state="● rec 2:31", keys="␣ pause ← →")
+    )
+    assert all(" " <= character <= "~" for line in shown.splitlines() for character in line)
+
+
+@pytest.mark.parametrize("frame", frames.ALL)
+@pytest.mark.parametrize("size", SIZES)
+def test_a_screen_is_filled_and_no_panel_meets_another(frame: str, size: tuple[int, int]) -> None:
+    width, height = size
+    shown = frames.ALL[frame](columns_for(width))
+    cells = set()
+    for place in arrange(width, height, shown):
+        for y in range(place.y, place.y + place.height):
+            for x in range(place.x, place.x + place.width):
+                assert (x, y) not in cells
+                assert x < width
+                assert y < height
+                cells.add((x, y))
+    assert [cell_len(line) for line in text(screen(shown, width, height, LOOKS[0])).splitlines()] == [width] * height
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_drawing_twice_gives_the_same(size: tuple[int, int]) -> None:
+    frame = frames.fleet(40)
+    assert screen(frame, *size, LOOKS[0]) == screen(frame, *size, LOOKS[0])
+
+
+@pytest.mark.parametrize("width", range(30, 130, 3))
+def test_no_number_is_cut(width: int) -> None:
+    frame = frames.overload(chart_columns(width))
+    wide = "\n".join(draw(panel, frame, 400, 30) for panel in PANELS if panel != "axis")
+    known = set(re.findall(r"[\d.,]*\d", wide + frames.overload().status.sentence)) | {"20k", "100", "200", "10", "0"}
+    for panel in PANELS:
+        if panel in ("axis",):
+            continue
+        for height in (1, 2, 3, 4, 8):
+            found = re.findall(r"[\d.,]*\d", draw(panel, frame, width, height))
+            assert {number for number in found if "," in number or "." in number} <= known, (panel, height)
+
+
+def test_brackets_are_shown_literally() -> None:
+    frame = frames.fleet()
+    assert "org/model[awq], [/] and 2 more" in draw("header", frame, 120, 1)
+    assert "[Errno 111] connection [/refused] �[2J�" in draw("events", frame, 80, 3)
+
+
+def test_the_overload_reads_as_it_was() -> None:
+    frame = frames.overload(chart_columns(78))
+    requests = draw("requests", frame, 78, 4)
+    assert re.search(r"running +11 .*↑ 20", requests)
+    assert re.search(r"preempt +37 ", requests)
+    assert "≤ 82,470 of 86,896 tok · room ≥ 4,426" in draw("kv", frame, 78, 2)
+    ttft = draw("ttft", frame, 78, 5)
+    assert re.search(r"queue +48\.1 s .*98\.8 %", ttft)
+    assert "≈ 52.3 s (estimate)" in ttft
+    assert re.search(r"power +527 W .*of 700 W", draw("gpus", frame, 78, 2))
+    assert re.search(r"queue +48\.1 s +40–50 s +> 60 s +> 60 s +23", draw("latencies", frame, 78, 8))
+
+
+def test_the_parts_of_ttft_follow_each_other() -> None:
+    lines = draw("ttft", frames.overload(), 78, 4).splitlines()
+    ends = 0
+    for line, glyph in zip(lines, "█▓░", strict=False):
+        begin = line.index(glyph)
+        assert begin == (ends or 18)
+        ends = line.rindex(glyph) + 1
+    assert ends == 18 + chart_columns(78)
+
+
+def test_unknown_is_a_dash_and_never_zero() -> None:
+    frame = frames.nothing_known()
+    for panel in ("requests", "kv", "tokens"):
+        assert not re.search(r"(running|waiting|used|out|in) +0", draw(panel, frame, 78, 5))
+    assert "no request finished yet" in draw("ttft", frame, 78, 4)
+    assert "no GPU: libnvidia-ml.so.1 is not there" in draw("gpus", frame, 78, 3)
+
+
+def test_every_panel_of_one_width_has_the_same_chart_columns() -> None:
+    frame = frames.overload(chart_columns(78))
+    full = replace(frame, charts=replace(frame.charts, running=(20.0,) * 51, power_w=(700.0,) * 51))
+    for panel, height in (("requests", 2), ("gpus", 2)):
+        first = draw(panel, full, 78, height).splitlines()[0]
+        assert (first.index("█"), first.count("█")) == (18, 51)
+
+
+@pytest.mark.parametrize("label", ["preempt", "frontend", "  median"])
+@pytest.mark.parametrize("number", ["–", "0", "81,936 W", "1.23M", "12:31:02", "−0.042 s"])
+def test_numbers_end_in_one_column(label: str, number: str) -> None:
+    pieces = left(label, number)
+    assert sum(cell_len(piece) for piece, _ in pieces[:2]) == 14
+    assert sum(cell_len(piece) for piece, _ in pieces) == LEFT
+
+
+def test_a_reading_a_little_over_its_limit_does_not_rescale_the_chart() -> None:
+    frame = frames.overload(51)
+    over = replace(frame, charts=replace(frame.charts, power_w=(701.3,) * 51))
+    assert "of 700 W" in draw("gpus", over, 78, 1)
+    assert "of 700 W" not in draw("gpus", replace(over, charts=replace(over.charts, power_w=(780.0,) * 51)), 78, 1)
+
+
+def test_what_is_old_is_faded_and_says_its_age() -> None:
+    look, frame = LOOKS[0], frames.down()
+    used = {segment.style for line in PANELS["requests"][1](frame, 78, 4, look) for segment in line}
+    assert look.faded is not None
+    assert used <= set(look.faded.styles.values())
+    assert "stale 41 s ago" in draw("header", frame, 120, 1)
+    assert draw("status", frame, 120, 1).startswith("× DOWN  no answer for 41.0 s")
+
+
+def test_cards_of_another_host_are_not_taken_for_the_servers() -> None:
+    for height in (1, 2, 5, 12):
+        assert "cards of this host, not the server's" in draw("gpus", frames.fleet(), 58, height)
+
+
+def test_cards_in_trouble_are_never_the_ones_left_out() -> None:
+    shown = draw("gpus", frames.fleet(), 78, 6)
+    assert "GPU 3" in shown
+    assert "lost: fell off the bus" in shown
+    assert "more cards" in shown
+
+
+def test_an_uneven_engine_has_a_sign() -> None:
+    assert re.search(r"0·0 +11 +51 +94\.9 % +1,592 +▲ 2\.79 × mean", draw("engines", frames.fleet(), 78, 6))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("panel", BODY)
+def test_a_panel_can_be_hidden_chosen_or_have_the_body(size: tuple[int, int], panel: str) -> None:
+    frame = frames.fleet(columns_for(size[0]))
+    for hidden, only in ((frozenset({panel}), None), (frozenset[str](), panel), (frozenset(BODY), None)):
+        parts = drawn(frame, *size, LOOKS[0], hidden=hidden, only=only, chosen=panel)
+        shown = {place.panel for place, _ in parts} & set(BODY)
+        assert not (shown & hidden)
+        assert only is None or shown == {only}
+        lines = text(assembled(parts, *size, LOOKS[0])).splitlines()
+        assert [cell_len(line) for line in lines] == [size[0]] * size[1]
+        assert lines[-1].strip().startswith(KEYS[:6])
+
+
+def test_a_chosen_panel_differs_without_colour() -> None:
+    for size in ((80, 24), (120, 36)):
+        parts = dict(drawn(frames.overload(), *size, LOOKS[1], chosen="kv"))
+        marked = {place.panel for place, lines in parts.items() if any(s.style and s.style.reverse for s in lines[0])}
+        assert marked == {"kv"}

@@ -1,0 +1,170 @@
+"""What the work runs on: GPUs, engines and servers, a row each."""
+
+from __future__ import annotations
+
+from vtop import units
+from vtop.draw import chart
+from vtop.draw.lines import Column, Line, Phrase, Piece, line, padded, phrases, table
+from vtop.draw.look import Look
+from vtop.draw.rows import chart_rows, fixed, growing, left, seen, sparked, stacked, top
+from vtop.draw.story import STATES
+from vtop.session.frame import EnginePart, Frame, GpuPart
+
+NOT_THE_SERVERS = "cards of this host, not the server's"
+
+
+def gpus(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
+    """Power against its limit over time, and a row a card. A reading that a card does not give is –."""
+    look, found = seen(frame, look), frame.gpus
+    note = found.note
+    if not found.cards:
+        lines = [line(look, width, (note or "no GPU is watched", "warn" if note else "dim"))]
+        return stacked(look, width, height, [fixed(0, lines)])
+
+    def power(rows: int) -> list[Line]:
+        limit = found.power_limit_w
+        maximum = chart.nice_maximum(
+            frame.charts.power_w, (limit or 100.0) * 1.05
+        )  # a reading may pass its limit a little
+        if limit and maximum <= limit * 1.05:
+            maximum = limit
+        word, stands = ("of", units.watts(limit)) if limit and maximum == limit else ("↑", units.watts(maximum))
+        beside = []
+        if len(found.cards) == 1:
+            card = found.cards[0]
+            beside = [("mean", units.watts(card.power.mean)), ("high", units.watts(card.power.high))]
+            beside.append(("energy", units.joules(card.energy_j)))
+        drawn = sparked(look, width, rows, frame.charts.power_w, (maximum, "power"))
+        head = left("power", units.watts(found.power_w))
+        return chart_rows(look, width, head, drawn, top(stands, width, word), beside=beside)
+
+    blocks = []
+    if not found.local:
+        blocks.append(fixed(0, [line(look, width, (NOT_THE_SERVERS, "warn"))]))
+    blocks.append(growing(1, power))
+    if note:
+        blocks.append(fixed(2, [line(look, width, (note, "warn"))]))
+    several = len(found.cards) > 1
+    room = max(1, height - len(blocks))
+    shown = list(found.cards)
+    if len(shown) > room:  # those in trouble are not the ones to leave out
+        troubled = sorted(shown, key=lambda card: not (card.lost or card.throttle))
+        shown = sorted(troubled[: max(1, room - 1)], key=lambda card: card.index)
+    for at, card in enumerate(shown):
+        blocks.append(fixed(3 + at, [_card(card, width, look, several)]))
+    if more := len(found.cards) - len(shown):
+        blocks.append(fixed(3 + len(shown), [line(look, width, (f"and {more} more cards", "dim"))]))
+    return stacked(look, width, height, blocks)
+
+
+def _card(card: GpuPart, width: int, look: Look, several: bool) -> Line:
+    sign = {True: "●", False: "○", None: " "}[card.serving]
+    who: tuple[Piece, ...] = ((f"GPU {card.index} {sign} ", "text" if card.serving else "dim"),)
+    if card.lost is not None:
+        return line(look, width, *who, (f"lost: {card.lost}", "bad"))
+
+    def field(text: str, cells: int, role: str = "text") -> tuple[Piece, ...]:
+        return ((padded(text, cells, right=True), role),)
+
+    memory = f"{units.gib(card.mem_used_bytes)}/{units.gib(card.mem_total_bytes)} GiB"
+    clock = f"{units.count(card.sm_mhz)}/{units.count(card.sm_max_mhz)} MHz"
+    shown = [
+        Phrase(0, (*who, *field(units.whole_percent(card.util_ratio), 5))),
+        Phrase(2, field(memory, 15)),
+        Phrase(3, field(f"{units.count(card.temp_c)} °C", 5)),
+    ]
+    if several:
+        shown.append(Phrase(4, field(units.watts(card.power.now), 6)))
+    shown.append(Phrase(5, field(clock, 15)))
+    if card.throttle:
+        shown.append(Phrase(1, ((f"! {', '.join(card.throttle)}", "warn"),)))
+    if card.name is not None:
+        shown.append(Phrase(6, ((card.name, "dim"),)))
+    return phrases(look, width, shown, between="  ")
+
+
+_ENGINE = (
+    Column("engine", 6, right=False),
+    Column("running", 7),
+    Column("waiting", 7),
+    Column("KV", 7),
+    Column("out /s", 7, rank=2),
+    Column("share", 14, right=False, rank=1),
+)
+
+
+def engines(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
+    """A row an engine, with a sign at those that have much more or less to do than the others."""
+    look = seen(frame, look)
+    total = sum(_requests(engine) or 0.0 for engine in frame.engines)
+    mean = total / len(frame.engines) if frame.engines else 0.0
+    several = len(frame.servers) > 1
+    rows: list[list[Piece]] = []
+    for engine in frame.engines:
+        name = f"{engine.server}·{engine.name}" if several else engine.name
+        rows.append(
+            [
+                (name, "text"),
+                (units.short_count(engine.running), "number"),
+                (units.short_count(engine.waiting), "number"),
+                (units.percent(engine.kv_used_ratio), "number"),
+                (units.short(engine.generation_per_s), "number"),
+                _skew(engine, mean),
+            ]
+        )
+    return _rows(look, width, height, _ENGINE, rows)
+
+
+def _requests(engine: EnginePart) -> float | None:
+    known = [value for value in (engine.running, engine.waiting) if value is not None]
+    return sum(known) if known else None
+
+
+def _skew(engine: EnginePart, mean: float) -> Piece:
+    asked = _requests(engine)
+    if asked is None or mean < 2:  # of a few requests an uneven share says nothing
+        return ("", "dim")
+    times = asked / mean
+    if times >= 1.5:
+        return (f"▲ {units.number(times)} × mean", "warn")
+    if times <= 0.5:
+        return (f"▼ {units.number(times)} × mean", "warn")
+    return ("even", "dim")
+
+
+_SERVER = (
+    Column("", 11, right=False),
+    Column("server", 24, right=False),
+    Column("age", 10, rank=1),
+    Column("engines", 7, rank=3),
+    Column("outages", 7, rank=4),
+    Column("model", 20, right=False, rank=2),
+)
+
+
+def servers(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
+    """A row a server: how it is, who it is and how old its latest page is."""
+    rows: list[list[Piece]] = []
+    for server in frame.servers:
+        word, role = STATES.get(server.status.kind, ("note", "dim"))
+        rows.append(
+            [
+                (f"{look.glyphs.signs[word]} {server.status.kind}", role),
+                (server.url.removeprefix("http://"), "text"),
+                (units.ago(server.age_s), "text" if server.status.fresh else "warn"),
+                (units.count(server.engines), "text"),
+                (units.count(server.outages), "text"),
+                (", ".join(server.models) or units.UNKNOWN, "dim"),
+            ]
+        )
+    return _rows(look, width, height, _SERVER, rows)
+
+
+def _rows(look: Look, width: int, height: int, columns: tuple[Column, ...], rows: list[list[Piece]]) -> list[Line]:
+    titles = height > 1
+    room = height - titles
+    kept = rows if len(rows) <= room else rows[: max(1, room - 1)]
+    lines = table(look, width, columns, kept, titles)
+    if len(kept) < len(rows) and len(lines) < height:
+        lines.append(line(look, width, (f"and {len(rows) - len(kept)} more", "dim")))
+    return stacked(look, width, height, [fixed(0, lines[:height])])

@@ -1,0 +1,132 @@
+"""Who is looked at and how that stands: the header, the sentence that matters most, and what happened."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from vtop import units
+from vtop.draw.flow import fits
+from vtop.draw.lines import Line, Phrase, Piece, blank, line, padded, phrases
+from vtop.draw.look import Look
+from vtop.draw.rows import seen
+from vtop.session.frame import Frame, Happening
+
+# Kind of status -> sign, role. Red is for what needs a hand now.
+STATES: Final = {
+    "waiting": ("waiting", "warn"),
+    "down": ("down", "bad"),
+    "unhealthy": ("unhealthy", "bad"),
+    "blind": ("blind", "warn"),
+    "frozen": ("frozen", "bad"),
+    "idle": ("idle", "dim"),
+    "busy": ("busy", "good"),
+}
+_HAPPENINGS: Final = {
+    "start": "dim",
+    "restart": "warn",
+    "outage": "bad",
+    "back": "good",
+    "unhealthy": "bad",
+    "preemption": "preemption",
+    "mark": "mark",
+    "note": "dim",
+    "end": "dim",
+}
+
+
+def header(frame: Frame, width: int, height: int, look: Look, state: str = "") -> list[Line]:
+    """Who it is; at the right `state` (● rec 2:31, ‖ paused) and the age of the data."""
+    return (
+        [_identity(frame, width, look, state)]
+        + ([_details(frame, width, look)] if height > 1 else [])
+        + [blank(look, width) for _ in range(height - 2)]
+    )
+
+
+def _identity(frame: Frame, width: int, look: Look, state: str) -> Line:
+    shown = [Phrase(0, ((_who(frame), "title"),))]
+    if versions := {server.version for server in frame.servers if server.version is not None}:
+        shown.append(Phrase(3, ((f"vLLM {', '.join(sorted(versions))}", "text"),)))
+    if engines := sum(server.engines for server in frame.servers):
+        shown.append(Phrase(6, ((f"{engines} engine" + ("s" if engines != 1 else ""), "dim"),)))
+    cache = frame.kv
+    if cache.pool_tokens is not None:
+        size = () if cache.pool_bytes is None else ((f" {units.bytes_(cache.pool_bytes)}", "dim"),)
+        shown.append(Phrase(4, (("KV ", "dim"), (f"{units.count(cache.pool_tokens)} tok", "text"), *size)))
+    if cache.max_concurrency is not None:
+        shown.append(Phrase(7, (("fits ", "dim"), (fits(frame), "text"))))
+    ups = [server.uptime_s for server in frame.servers if server.uptime_s is not None]
+    if ups:
+        shown.append(Phrase(9, (("up ", "dim"), (units.uptime(min(ups)), "text"))))
+    if gpu := _gpu(frame):
+        shown.append(Phrase(8, ((gpu, "dim"),)))
+    right = [Phrase(1, ((state, "mark"),))] if state else []
+    right.append(Phrase(2, (_age(frame),)))
+    return phrases(look, width, shown, right)
+
+
+def _who(frame: Frame) -> str:
+    models = list(dict.fromkeys(model for server in frame.servers for model in server.models))
+    urls = [server.url.removeprefix("http://") for server in frame.servers]
+    name = ", ".join(models[:2]) + (f" and {len(models) - 2} more" if len(models) > 2 else "")
+    name = name or (urls[0] if len(urls) == 1 else "vLLM")
+    return f"{len(urls)} servers · {name}" if len(urls) > 1 else name
+
+
+def _age(frame: Frame) -> Piece:
+    ages = [server.age_s for server in frame.servers if server.age_s is not None]
+    if not ages:
+        return ("no data yet", "warn")
+    at = frame.status.server
+    worst = frame.servers[at].age_s if at < len(frame.servers) and frame.servers[at].age_s is not None else max(ages)
+    text = padded(units.ago(worst), 9, right=True)
+    return (text, "dim") if frame.status.fresh else (f"stale {text.strip()}", "warn")
+
+
+def _gpu(frame: Frame) -> str:
+    """The cards' name, when they may be the server's: 8 × NVIDIA H200."""
+    cards = [card for card in frame.gpus.cards if card.serving] or list(frame.gpus.cards)
+    names = {card.name for card in cards if card.name is not None}
+    if not frame.gpus.local or len(names) != 1:
+        return ""
+    return names.pop() if len(cards) == 1 else f"{len(cards)} × {names.pop()}"
+
+
+def _details(frame: Frame, width: int, look: Look) -> Line:
+    shown = [Phrase(0, ((", ".join(server.url for server in frame.servers), "dim"),))]
+    shown.append(Phrase(1, ((f"window {units.uptime(frame.window_s)}", "dim"),)))
+    shown.append(Phrase(2, ((f"a page every {units.seconds(frame.interval_s)}", "dim"),)))
+    if frame.origin is not None:
+        shown.append(Phrase(1, ((frame.origin, "dim"),)))
+    return phrases(look, width, shown)
+
+
+def status(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
+    """The one thing to know: a sign, a word, a sentence."""
+    now = frame.status
+    sign, role = STATES.get(now.kind, ("note", "dim"))
+    said = now.sentence
+    if said.startswith(now.kind):  # "idle: no request ..." after the word IDLE
+        said = said[len(now.kind) :].lstrip(": ")
+    said = f"  {said}" if said else ""
+    first = line(look, width, (f"{look.glyphs.signs[sign]} {now.kind.upper()}", role), (said, "text"))
+    return [first] + [blank(look, width)] * (height - 1)
+
+
+def events(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
+    """What happened, the newest on top: session time, sign, word, text."""
+    look = seen(frame, look)
+    latest = frame.happenings[: -height - 1 : -1]
+    lines = [_event(happening, width, look) for happening in latest]
+    if not lines:
+        lines = [line(look, width, ("nothing happened yet", "dim"))]
+    return lines + [blank(look, width)] * (height - len(lines))
+
+
+def _event(happening: Happening, width: int, look: Look) -> Line:
+    role = _HAPPENINGS.get(happening.kind, "dim")
+    sign = look.glyphs.signs.get(happening.kind, look.glyphs.signs["note"])
+    word = "" if happening.text.startswith(happening.kind[:7]) else f"{happening.kind} "
+    return line(
+        look, width, (f"{units.clock(happening.at_s):>7} ", "dim"), (f"{sign} {word}", role), (happening.text, "text")
+    )

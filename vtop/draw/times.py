@@ -1,0 +1,161 @@
+"""Where the time goes: time to first token in its parts, and latencies as honestly as their buckets know them."""
+
+from __future__ import annotations
+
+from vtop import units
+from vtop.draw import chart
+from vtop.draw.lines import Column, Line, Phrase, Piece, line, phrases, table
+from vtop.draw.look import Look
+from vtop.draw.rows import LEFT, Block, chart_columns, chart_rows, fixed, left, range_text, right, seen, stacked, top
+from vtop.session.frame import Frame
+
+_FEW = 5  # fewer observations than this are few: their n stands out
+
+
+def ttft(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
+    """The parts of the time to first token over the window, as one stacked bar unfolded a part a line; over time below.
+
+    The parts are of the requests that finished in the window and add up; the first tokens are of other requests.
+    """
+    look, of = seen(frame, look), frame.ttft
+    parts = ((of.queue_s, "queue"), (of.prefill_s, "prefill"), (of.frontend_s, "frontend"))
+    if not of.finished:
+        blocks = [
+            Block(0, lambda _: [_none(frame, width, look)]),
+            Block(1, lambda _: [_first_tokens(frame, width, look)]),
+            Block(2, lambda rows: _over_time(frame, width, rows, look), 3, 8),
+        ]
+    elif height <= 3:
+        n = f"n {units.short_count(of.finished)}"
+        bar = [chart.bar(parts, chart_columns(width), look.glyphs)]
+        blocks = [
+            Block(0, lambda _: chart_rows(look, width, left("TTFT", units.seconds(of.total_s)), bar, n)),
+            Block(1, lambda _: [_legend(frame, width, look)]),
+            Block(2, lambda _: [_first_tokens(frame, width, look)]),
+        ]
+    else:
+        blocks = [
+            Block(0, lambda _: _unfolded(parts, width, look), 3, 3),
+            Block(1, lambda _: [_sum(frame, width, look)]),
+            Block(2, lambda _: [_first_tokens(frame, width, look)]),
+            Block(3, lambda rows: _over_time(frame, width, rows, look), 3, 8),
+        ]
+    return stacked(look, width, height, blocks)
+
+
+def _share(value: float | None, total: float) -> str:
+    return units.percent(value / total if value is not None and total > 0 else None)
+
+
+def _unfolded(parts: tuple[tuple[float | None, str], ...], width: int, look: Look) -> list[Line]:
+    """A part a line, each beginning where the one above it ends, as they follow each other in a request."""
+    total = sum(value for value, _ in parts if value is not None)
+    columns = chart_columns(width)
+    cells = chart.shares([value or 0.0 for value, _ in parts], columns)
+    lines, before = [], 0
+    for (value, role), n in zip(parts, cells, strict=True):
+        bar: list[Piece] = [(" " * before, "dim"), (look.glyphs.parts[role] * n, role)]
+        rest = columns - before - n
+        head = left(role, units.seconds(value), label_role=role)
+        lines.append(line(look, width, *head, *bar, (" " * rest, "dim"), right(width, f"{_share(value, total):>7}")))
+        before += n
+    return lines
+
+
+def _sum(frame: Frame, width: int, look: Look) -> Line:
+    of = frame.ttft
+    requests = "request" if of.finished == 1 else "requests"
+    said: list[Piece] = [
+        ("n ", "dim"),
+        (units.count(of.finished), "warn" if of.finished < _FEW else "text"),
+        (f" {requests} finished", "dim"),
+    ]
+    if chart_columns(width) < 24:
+        said = said[:2]
+    return line(look, width, *left("= mean", units.seconds(of.total_s)), *said)
+
+
+def _legend(frame: Frame, width: int, look: Look) -> Line:
+    of, signs = frame.ttft, look.glyphs.parts
+    total = sum(value for value in (of.queue_s, of.prefill_s, of.frontend_s) if value is not None)
+    shown = []
+    for rank, (value, role) in enumerate(
+        ((of.queue_s, "queue"), (of.prefill_s, "prefill"), (of.frontend_s, "frontend"))
+    ):
+        share = ((f" {_share(value, total)}", "dim"),) if width >= 70 else ()
+        shown.append(
+            Phrase(rank, ((signs[role] + " ", role), (f"{role} ", "dim"), (units.seconds(value), "text"), *share))
+        )
+    return phrases(look, width, shown)
+
+
+def _none(frame: Frame, width: int, look: Look) -> Line:
+    ever = frame.requests.finished.since_start
+    if not ever:
+        return line(look, width, ("no request finished yet", "dim"))
+    return line(look, width, (f"no request finished in the last {units.seconds(frame.window_s)}", "dim"))
+
+
+def _first_tokens(frame: Frame, width: int, look: Look) -> Line:
+    of = frame.ttft
+    shown = []
+    if of.stuck:
+        shown.append(Phrase(0, (("requests wait, none got a first token", "bad"),)))
+    if of.queue_now_s is not None:
+        shown.append(
+            Phrase(
+                1,
+                (
+                    ("queue now ", "dim"),
+                    (f"≈ {units.seconds(of.queue_now_s)}", "number"),
+                    (" (estimate)", "dim"),
+                ),
+            )
+        )
+    if of.first_tokens:
+        mean = (units.seconds(of.first_token_s), "text")
+        shown.append(Phrase(2, (("first tokens ", "dim"), mean, (f" n {units.count(of.first_tokens)}", "dim"))))
+    elif not of.stuck:
+        shown.append(Phrase(2, (("no first token in the window", "dim"),)))
+    return phrases(look, width, shown)
+
+
+def _over_time(frame: Frame, width: int, rows: int, look: Look) -> list[Line]:
+    charts, columns = frame.charts, chart_columns(width)
+    parts = [
+        (chart.in_columns(points, columns), role)
+        for points, role in ((charts.queue_s, "queue"), (charts.prefill_s, "prefill"), (charts.frontend_s, "frontend"))
+    ]
+    maximum = chart.nice_maximum(chart.summed(*(points for points, _ in parts)), 0.01)
+    grown = chart.stack(parts, maximum, rows, look.glyphs, look.solid)
+    head: list[Piece] = [("over time", "dim"), (" " * (LEFT - 9), "dim")]
+    return chart_rows(look, width, head, grown, top(units.seconds(maximum), width))
+
+
+_WIDE = (
+    Column("", 8, right=False),
+    Column("mean", 8),
+    Column("p50", 12, rank=2),
+    Column("p90", 12, rank=4),
+    Column("p99", 12, rank=1),
+    Column("n", 6, rank=0),
+    Column("of", 11, right=False, rank=5),
+)
+_NARROW = (Column("", 7, right=False), Column("mean", 7), Column("p99", 10), Column("n", 6))
+
+
+def latencies(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
+    """Latencies over the window: exact means, percentiles as the bucket that they lie in, and how many there were."""
+    look = seen(frame, look)
+    if not frame.latencies:
+        return stacked(look, width, height, [fixed(0, [line(look, width, ("no latency known yet", "dim"))])])
+    narrow = width < 56
+    rows: list[list[Piece]] = []
+    for one in frame.latencies[: max(0, height - 1)]:
+        mean = (units.seconds(one.mean_s), "number")
+        n = (units.short_count(one.n), "warn" if 0 < one.n < _FEW else "dim")
+        p50, p90, p99 = ((range_text(found), "text") for found in (one.p50, one.p90, one.p99))
+        name = (one.name, one.name if one.name in look.glyphs.parts else "text")
+        rows.append([name, mean, p99, n] if narrow else [name, mean, p50, p90, p99, n, (one.cohort, "dim")])
+    lines = table(look, width, _NARROW if narrow else _WIDE, rows)
+    return stacked(look, width, height, [fixed(0, lines[:height])])

@@ -1,0 +1,36 @@
+"""How vtop gets into a server: the key from an option, a file or the environment, headers, certificates."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from vtop.errors import VtopError
+from vtop.sources.connection import Access
+
+
+def access_of(
+    *,
+    api_key: str | None = None,
+    api_key_file: Path | None = None,
+    headers: Sequence[str] = (),
+    ca_file: Path | None = None,
+    insecure: bool = False,
+    proxy: str | None = None,
+    basic: tuple[str, str] | None = None,
+) -> Access:
+    """What the command line and VTOP_API_KEY say. Raises VtopError; no message repeats a key or a value."""
+    if api_key is None and api_key_file is not None:
+        try:
+            api_key = api_key_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise VtopError(f"--api-key-file {api_key_file}: cannot be read") from error
+    api_key = (api_key or os.environ.get("VTOP_API_KEY") or "").strip() or None
+    pairs = []
+    for header in headers:
+        name, found, value = header.partition(":")
+        if not found or not name.strip():
+            raise VtopError("--header: expected 'NAME: VALUE'")
+        pairs.append((name.strip(), value.strip()))
+    return Access(api_key=api_key, headers=tuple(pairs), ca_file=ca_file, insecure=insecure, basic=basic, proxy=proxy)

@@ -1,0 +1,309 @@
+"""The screen: a session looked at through a playhead, live and replayed alike.
+
+Nothing here computes a number. A tick takes what is new in the recording, folds it into the session, and hands the
+frame at the playhead to the board.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.reactive import reactive
+from textual.theme import Theme
+
+from vtop import units
+from vtop.draw import look as looks
+from vtop.draw import screen
+from vtop.draw.look import Look
+from vtop.errors import VtopError
+from vtop.recording import LiveRecording, Mark, Playhead, Recording
+from vtop.session.frame import View
+from vtop.session.session import Session
+from vtop.ui import picture
+from vtop.ui.board import Board, Scene
+from vtop.ui.help import HelpScreen
+
+TICK_S = 0.25
+FOLD_FOR_S = 0.08  # a long file is taken in slices, so that keys answer meanwhile
+SLICE = 500
+WINDOWS_S = (30, 60, 120, 300, 600, 1800, 3600, 14400, 43200, 86400)
+SPEEDS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
+
+
+class VtopApp(App[None]):
+    """One session on the screen. `recording` may be live or a file; the app does not ask which."""
+
+    CSS_PATH = "vtop.tcss"
+    ENABLE_COMMAND_PALETTE = True
+    TITLE = "vtop"
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "quit", "quit", id="quit"),
+        Binding("ctrl+c", "quit", "quit", show=False, priority=True, id="interrupt"),
+        Binding("space", "pause", "pause", id="pause"),
+        Binding("left", "scrub(-1)", "back", id="back"),
+        Binding("right", "scrub(1)", "forward", id="forward"),
+        Binding("shift+left", "scrub(-10)", "far back", show=False, id="far-back"),
+        Binding("shift+right", "scrub(10)", "far forward", show=False, id="far-forward"),
+        Binding("home", "seek_start", "beginning", show=False, id="beginning"),
+        Binding("end", "follow", "live", id="live"),
+        Binding("plus,equals_sign", "zoom(-1)", "zoom in", key_display="+", id="zoom-in"),
+        Binding("minus", "zoom(1)", "zoom out", key_display="-", id="zoom-out"),
+        Binding("right_square_bracket", "speed(1)", "faster", show=False, key_display="]", id="faster"),
+        Binding("left_square_bracket", "speed(-1)", "slower", show=False, key_display="[", id="slower"),
+        Binding("m", "mark", "mark", id="mark"),
+        Binding("r", "record", "record", id="record"),
+        Binding("s", "picture", "picture", id="picture"),
+        Binding("t", "next_theme", "theme", id="theme"),
+        Binding("tab", "choose(1)", "next panel", show=False, id="next-panel"),
+        Binding("shift+tab", "choose(-1)", "panel before", show=False, id="panel-before"),
+        Binding("enter", "enlarge", "enlarge", show=False, id="enlarge"),
+        Binding("escape", "shrink", "back", show=False, id="shrink"),
+        Binding("question_mark", "help", "what is this number", key_display="?", id="help"),
+    ]
+
+    scene: reactive[Scene | None] = reactive(None, init=False)
+    look: reactive[Look | None] = reactive(None, init=False)
+    chosen: reactive[str | None] = reactive(None, init=False)
+    only: reactive[str | None] = reactive(None, init=False)
+
+    def __init__(
+        self,
+        recording: Recording,
+        playhead: Playhead,
+        look: Look,
+        *,
+        session: Session | None = None,
+        window_s: float = 300.0,
+        hidden: frozenset[str] = frozenset(),
+    ) -> None:
+        super().__init__()
+        self.recording = recording
+        self.playhead = playhead
+        self.session = session if session is not None else Session(recording.start)
+        self._live = recording if isinstance(recording, LiveRecording) else None
+        self._hidden = hidden
+        self._window_s = window_s
+        self._drawn_at_s = -1.0
+        self._drawn_clock = 0.0
+        for name in looks.names():
+            self.register_theme(chrome(looks.load(name)))
+        self.set_reactive(VtopApp.look, look)
+        self.theme = f"vtop-{look.name}"
+
+    # --- the parts of the screen -----------------------------------------------------------------------------------
+
+    def compose(self) -> ComposeResult:
+        yield Board(self._hidden).data_bind(VtopApp.scene, VtopApp.look, VtopApp.chosen, VtopApp.only)
+
+    def on_mount(self) -> None:
+        self.catch_up()
+        self.set_interval(TICK_S, self.catch_up)
+        if not self.is_headless:
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                loop.add_signal_handler(number, self.exit)
+
+    def on_resize(self) -> None:
+        self.draw()
+
+    # --- time ------------------------------------------------------------------------------------------------------
+
+    def catch_up(self) -> None:
+        """Take what is new, four times a second, live and in replay alike."""
+        if not self.is_headless and _terminal_is_gone():
+            self.exit()
+            return
+        began = time.monotonic()
+        fresh = 0
+        while events := self.recording.take(SLICE):
+            for event in events:
+                self.session.apply(event)
+            fresh += len(events)
+            if time.monotonic() - began > FOLD_FOR_S and self.session.end_s >= self.playhead.now():
+                break
+        now_s = self.playhead.now()
+        moved = now_s != self._drawn_at_s
+        if self.playhead.live and self._live is not None:  # time passes: the age of the data is news once a second
+            moved = fresh > 0 or began - self._drawn_clock >= 1.0
+        if moved or self.scene is None:
+            self.draw()
+
+    def draw(self) -> None:
+        """Make the frame at the playhead and hand it to the board."""
+        now_s = self.playhead.now()
+        view = View(window_s=self._window_s, columns=screen.columns_for(self.size.width, self.only))
+        self._drawn_at_s, self._drawn_clock = now_s, time.monotonic()
+        self.scene = Scene(self.session.frame(now_s, view), self.state_words())
+
+    def state_words(self) -> str:
+        """What the playhead does, in a word or two."""
+        at = units.clock(self.playhead.now())
+        if self.playhead.live:
+            if self._live is None:
+                return f"■ end {at}" if self.session.finished else f"▶ growing {at}"
+            return f"● rec {at}" if self._live.saving_to else f"○ live {at}"
+        if self.playhead.paused:
+            return f"‖ paused {at}"
+        return f"▶ {self.playhead.speed:g}× {at}"
+
+    # --- keys ------------------------------------------------------------------------------------------------------
+
+    def action_pause(self) -> None:
+        if self.playhead.live and self._live is None:
+            self.playhead.seek(0.0)
+            self.playhead.play()
+        else:
+            self.playhead.toggle()
+        self.draw()
+
+    def action_scrub(self, steps: int) -> None:
+        """Move the playhead by a thirtieth of the window."""
+        at_s = self.playhead.now() + steps * self._window_s / 30
+        if self.playhead.live:
+            self.playhead.pause()
+        self.playhead.seek(at_s)
+        self.draw()
+
+    def action_seek_start(self) -> None:
+        self.playhead.pause()
+        self.playhead.seek(0.0)
+        self.draw()
+
+    def action_follow(self) -> None:
+        self.playhead.follow()
+        self.draw()
+
+    def action_zoom(self, steps: int) -> None:
+        nearest = min(range(len(WINDOWS_S)), key=lambda i: abs(WINDOWS_S[i] - self._window_s))
+        self._window_s = WINDOWS_S[max(0, min(len(WINDOWS_S) - 1, nearest + steps))]
+        self.draw()
+
+    def action_speed(self, steps: int) -> None:
+        nearest = min(range(len(SPEEDS)), key=lambda i: abs(SPEEDS[i] - self.playhead.speed))
+        self.playhead.play(SPEEDS[max(0, min(len(SPEEDS) - 1, nearest + steps))])
+        self.draw()
+
+    def action_mark(self) -> None:
+        if self._live is None:
+            self.say("marks are made in a live session; this is a recording", bad=True)
+            return
+        self._live.append(Mark())
+        self.catch_up()
+
+    def action_record(self) -> None:
+        if self._live is None:
+            self.say("this is a recording already", bad=True)
+            return
+        if self._live.path is not None:
+            self.say(f"recording to {self._live.path} until the end (--record)")
+            return
+        if (path := self._live.saving_to) is not None:
+            self._live.stop_saving()
+            self.say(f"saved {path}")
+        else:
+            path = self._file_name("jsonl")
+            try:
+                self._live.save_to(path)
+            except VtopError as error:
+                self.say(str(error), bad=True)
+                return
+            self.say(f"recording to {path}, from the session's beginning")
+        self.draw()
+
+    def action_picture(self) -> None:
+        path = self._file_name("svg")
+        try:
+            path.write_text(picture.svg(self, f"vtop {units.clock(self.playhead.now())}"), encoding="utf-8")
+        except OSError as error:
+            self.say(f"{path}: {error.strerror}", bad=True)
+            return
+        self.say(f"saved {path}")
+
+    def action_next_theme(self) -> None:
+        assert self.look is not None
+        known = looks.names()
+        after = known[(known.index(self.look.name) + 1) % len(known)]
+        self.theme = f"vtop-{after}"
+
+    def watch_theme(self, theme: str) -> None:
+        """The palette's theme picker and the key t lead here."""
+        name = theme.removeprefix("vtop-")
+        if self.look is not None and name in looks.names() and name != self.look.name:
+            self.look = looks.load(name, ascii=self.look.ascii, colour=self.look.colour)
+
+    def action_choose(self, step: int) -> None:
+        """Go to the next panel; behind the last one there is none."""
+        names: list[str | None] = [None, *self.query_one(Board).panels()]
+        at = names.index(self.chosen) if self.chosen in names else 0
+        self.chosen = names[(at + step) % len(names)]
+
+    def on_board_chosen(self, message: Board.Chosen) -> None:
+        self.chosen = message.panel if message.panel in screen.BODY else None
+
+    def action_enlarge(self) -> None:
+        """Give the chosen panel the whole body; again to give it back."""
+        self.only = self.chosen if self.only is None else None
+        self.draw()
+
+    def action_shrink(self) -> None:
+        self.only = self.chosen = None
+        self.draw()
+
+    def action_help(self) -> None:
+        self.push_screen(HelpScreen(self.chosen))
+
+    def say(self, text: str, *, bad: bool = False) -> None:
+        self.notify(text, severity="error" if bad else "information", markup=False)
+
+    def _file_name(self, ending: str) -> Path:
+        """A name that tells when; a second one in the same second gets a number."""
+        wall = time.localtime(self.session.start.unix_s + self.playhead.now())
+        stem = time.strftime("vtop-%Y%m%d-%H%M%S", wall)
+        path, number = Path(f"{stem}.{ending}"), 2
+        while path.exists():
+            path, number = Path(f"{stem}-{number}.{ending}"), number + 1
+        return path
+
+
+def chrome(look: Look) -> Theme:
+    """Textual's own parts (toasts, help, palette) in the colours of a look."""
+    colours = look.colours
+    ansi = colours["background"] == "default"
+
+    def shown(role: str) -> str:
+        return f"ansi_{colours[role]}" if ansi else colours[role]
+
+    return Theme(
+        name=f"vtop-{look.name}",
+        primary=shown("prefill"),
+        secondary=shown("kv"),
+        warning=shown("warn"),
+        error=shown("bad"),
+        success=shown("good"),
+        accent=shown("decode"),
+        foreground=shown("text"),
+        background=shown("background"),
+        surface=shown("panel"),
+        panel=shown("panel"),
+        dark=look.dark,
+        ansi=ansi,
+    )
+
+
+def _terminal_is_gone() -> bool:
+    """Whether whoever looked at the screen hung up; Textual would go on reading an ended input at full speed."""
+    try:
+        watched = select.poll()
+        watched.register(sys.__stdin__.fileno() if sys.__stdin__ is not None else 0, 0)
+        return any(event & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, event in watched.poll(0))
+    except (OSError, ValueError):
+        return True

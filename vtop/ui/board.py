@@ -1,0 +1,141 @@
+"""The board: the widget that shows the screen's drawing and repaints only the cells that changed.
+
+It holds no history. What stands where is decided by draw/screen.py; here lines become strips, and the difference
+between two drawings becomes the regions that the terminal is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.segment import Segment
+from textual.events import Click
+from textual.geometry import Region
+from textual.message import Message
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.widget import Widget
+
+from vtop.draw import screen
+from vtop.draw.lines import Line
+from vtop.draw.look import Look
+from vtop.draw.screen import Place
+from vtop.session.frame import Frame
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scene:
+    """What there is to draw: the frame at the playhead, and the playhead's state in words."""
+
+    frame: Frame
+    state: str
+
+
+class Board(Widget):
+    """Draws the scene for its own size. `chosen` is the panel picked by tab or mouse, `only` the enlarged one."""
+
+    scene: reactive[Scene | None] = reactive(None, init=False)
+    look: reactive[Look | None] = reactive(None, init=False)
+    chosen: reactive[str | None] = reactive(None, init=False)
+    only: reactive[str | None] = reactive(None, init=False)
+
+    class Chosen(Message):
+        """A panel was clicked."""
+
+        def __init__(self, panel: str) -> None:
+            super().__init__()
+            self.panel = panel
+
+    def __init__(self, hidden: frozenset[str] = frozenset()) -> None:
+        super().__init__(id="board")
+        self._hidden = hidden
+        self._drawn: list[tuple[Place, list[Line]]] = []
+        self._rows: list[Line] = []
+
+    def watch_scene(self) -> None:
+        self.redraw()
+
+    def watch_chosen(self) -> None:
+        self.redraw()
+
+    def watch_only(self) -> None:
+        self.redraw()
+
+    def watch_look(self) -> None:
+        self._drawn = []
+        self.redraw()
+
+    def on_resize(self) -> None:
+        self._drawn = []
+        self.redraw()
+
+    def on_click(self, event: Click) -> None:
+        for place, _ in self._drawn:
+            if place.x <= event.x < place.x + place.width and place.y <= event.y < place.y + place.height:
+                self.post_message(self.Chosen(place.panel))
+
+    def panels(self) -> list[str]:
+        """The panels on the screen, in the order of reading."""
+        return [place.panel for place, _ in self._drawn if place.heading or place.panel in screen.BODY]
+
+    def redraw(self) -> None:
+        """Draw anew, and ask for those cells that are not as they were."""
+        width, height = self.size
+        if self.scene is None or self.look is None or width < 1 or height < 1:
+            return
+        before = self._drawn
+        self._drawn = screen.drawn(
+            self.scene.frame,
+            width,
+            height,
+            self.look,
+            state=self.scene.state,
+            hidden=self._hidden,
+            only=self.only,
+            chosen=self.chosen,
+        )
+        self._rows = screen.assembled(self._drawn, width, height, self.look)
+        if [place for place, _ in before] != [place for place, _ in self._drawn]:
+            self.refresh()
+            return
+        regions = [
+            Region(place.x + span[0], place.y + y, span[1] - span[0], 1)
+            for (place, new_lines), (_, old_lines) in zip(self._drawn, before, strict=True)
+            for y, (new, old) in enumerate(zip(new_lines, old_lines, strict=True))
+            if (span := changed_span(old, new, place.width)) is not None
+        ]
+        if regions:
+            self.refresh(*regions)
+
+    def render_line(self, y: int) -> Strip:
+        assert self.look is not None or y >= len(self._rows)
+        if self.look is None or y >= len(self._rows):
+            return Strip.blank(self.size.width)
+        return Strip(Segment.apply_style(self._rows[y], self.look.page), self.size.width)
+
+
+def changed_span(old: Sequence[Segment], new: Sequence[Segment], width: int) -> tuple[int, int] | None:
+    """The first cell in which two lines differ and the one behind the last; None when they do not."""
+    if old == new:
+        return None
+    begin = _same_cells(old, new, backwards=False)
+    end = width - _same_cells(old, new, backwards=True)
+    return (begin, max(end, begin + 1)) if begin < width else None
+
+
+def _same_cells(one: Sequence[Segment], other: Sequence[Segment], *, backwards: bool) -> int:
+    """How many cells the lines share at one end: whole segments, then single-cell characters of one style."""
+    step = -1 if backwards else 1
+    cells = 0
+    for a, b in zip(one[::step], other[::step], strict=False):
+        if a == b:
+            cells += a.cell_length
+            continue
+        if a.style == b.style and a.text.isascii() and b.text.isascii():
+            for x, y in zip(a.text[::step], b.text[::step], strict=False):
+                if x != y:
+                    break
+                cells += 1
+        break
+    return cells
