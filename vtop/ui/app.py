@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.reactive import reactive
+from textual.reactive import var
 from textual.theme import Theme
 
 from vtop import units
@@ -30,6 +30,7 @@ from vtop.session.session import Session
 from vtop.ui import picture
 from vtop.ui.board import Board, Scene
 from vtop.ui.help import HelpScreen
+from vtop.ui.terminal import ExactScreen
 
 TICK_S = 0.25
 FOLD_FOR_S = 0.08  # a long file is taken in slices, so that keys answer meanwhile
@@ -70,10 +71,10 @@ class VtopApp(App[None]):
         Binding("question_mark", "help", "what is this number", key_display="?", id="help"),
     ]
 
-    scene: reactive[Scene | None] = reactive(None, init=False)
-    look: reactive[Look | None] = reactive(None, init=False)
-    chosen: reactive[str | None] = reactive(None, init=False)
-    only: reactive[str | None] = reactive(None, init=False)
+    scene: var[Scene | None] = var(None, init=False)
+    look: var[Look | None] = var(None, init=False)
+    chosen: var[str | None] = var(None, init=False)
+    only: var[str | None] = var(None, init=False)
 
     def __init__(
         self,
@@ -100,6 +101,9 @@ class VtopApp(App[None]):
         self.theme = f"vtop-{look.name}"
 
     # --- the parts of the screen -----------------------------------------------------------------------------------
+
+    def get_default_screen(self) -> ExactScreen:
+        return ExactScreen()
 
     def compose(self) -> ComposeResult:
         yield Board(self._hidden).data_bind(VtopApp.scene, VtopApp.look, VtopApp.chosen, VtopApp.only)

@@ -13,7 +13,7 @@ from rich.segment import Segment
 from textual.events import Click
 from textual.geometry import Region
 from textual.message import Message
-from textual.reactive import reactive
+from textual.reactive import var
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -35,10 +35,10 @@ class Scene:
 class Board(Widget):
     """Draws the scene for its own size. `chosen` is the panel picked by tab or mouse, `only` the enlarged one."""
 
-    scene: reactive[Scene | None] = reactive(None, init=False)
-    look: reactive[Look | None] = reactive(None, init=False)
-    chosen: reactive[str | None] = reactive(None, init=False)
-    only: reactive[str | None] = reactive(None, init=False)
+    scene: var[Scene | None] = var(None, init=False)
+    look: var[Look | None] = var(None, init=False)
+    chosen: var[str | None] = var(None, init=False)
+    only: var[str | None] = var(None, init=False)
 
     class Chosen(Message):
         """A panel was clicked."""
@@ -112,7 +112,8 @@ class Board(Widget):
         assert self.look is not None or y >= len(self._rows)
         if self.look is None or y >= len(self._rows):
             return Strip.blank(self.size.width)
-        return Strip(Segment.apply_style(self._rows[y], self.look.page), self.size.width)
+        joined = Segment.simplify(Segment.apply_style(self._rows[y], self.look.page))
+        return Strip(joined, self.size.width)
 
 
 def changed_span(old: Sequence[Segment], new: Sequence[Segment], width: int) -> tuple[int, int] | None:

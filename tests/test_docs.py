@@ -1,0 +1,67 @@
+"""The documents say what the code does. VTOP_WRITE=1 rewrites docs/numbers.md from the table of numbers."""
+
+from __future__ import annotations
+
+import os
+import re
+from itertools import groupby
+from pathlib import Path
+
+from vtop.cli import main
+from vtop.recording.events import FORMAT, Event, GpuReading
+from vtop.session.numbers import NUMBERS
+
+ROOT = Path(__file__).resolve().parent.parent
+
+HEAD = """# Every number on the screen
+
+Made from the table in `vtop/session/numbers.py`, which the help screen reads too. Field names are those of
+`vtop show --json` and `vtop --once --json`; seconds, bytes and ratios there.
+"""
+
+
+def numbers_page() -> str:
+    page = HEAD
+    for panel, numbers in groupby(NUMBERS, key=lambda number: number.panel):
+        page += f"\n## {panel}\n"
+        for number in numbers:
+            page += f"\n**{number.name}** ({number.unit}, `{number.field}`): {number.formula}.\n"
+            page += f"From {', '.join(f'`{one}`' for one in number.source.split(', '))}.\n"
+            if number.caveat:
+                page += f"But: {number.caveat}.\n"
+    return page
+
+
+def test_the_page_of_numbers_is_the_table_of_numbers() -> None:
+    path = ROOT / "docs" / "numbers.md"
+    if os.environ.get("VTOP_WRITE"):
+        path.write_text(numbers_page(), encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == numbers_page()
+
+
+def test_the_format_page_names_every_event_and_every_field() -> None:
+    page = (ROOT / "docs" / "recording-format.md").read_text(encoding="utf-8")
+    assert f"version {FORMAT}" in page
+    for kind in (*Event.__subclasses__(), GpuReading):
+        for field in kind.__struct_fields__:
+            assert f"`{field}`" in page, (kind.__name__, field)
+        if kind is not GpuReading:
+            assert f"`{kind.__struct_config__.tag}`" in page
+
+
+def test_every_verb_stands_in_the_readme() -> None:
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    for verb in main.commands:
+        assert f"vtop {verb}" in page, verb
+
+
+def test_the_readme_links_to_what_is_there() -> None:
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([^)]+)\)", page):
+        assert (ROOT / link).exists(), link
+
+
+def test_a_recording_says_how_it_was_made() -> None:
+    page = (ROOT / "recordings" / "README.md").read_text(encoding="utf-8")
+    for path in (ROOT / "recordings").glob("*.jsonl*"):
+        assert f"`{path.name.partition('.')[0]}`" in page, path.name
