@@ -6,7 +6,7 @@ written. The instants a fact is about are fields of their own (`at_s`). None mea
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -119,6 +119,77 @@ class Gpu(Event, frozen=True, kw_only=True, tag="gpu"):
     gpus: tuple[GpuReading, ...]
 
 
+class Load(Event, frozen=True, kw_only=True, tag="load"):
+    """A phase of vtop's own load begins, changes or ends. Tokens are ranges (low, high), both included."""
+
+    phase: int  # from 0
+    state: str  # begin, steady (warm-up is over), change (by hand), end
+    spec: str  # as it was asked for, without paths
+    shape: str  # closed (so many in flight) or open (arrivals by a schedule)
+    server: int = 0
+    concurrency: int | None = None  # target of a closed loop
+    rate_per_s: float | None = None  # target of an open one
+    arrival: str | None = None  # poisson, constant, gamma:K, trace
+    max_in_flight: int | None = None  # cap of an open loop
+    input_tokens: tuple[int, int] | None = None
+    output_tokens: tuple[int, int] | None = None
+    requests: int | None = None  # planned
+    for_s: float | None = None  # planned
+    warmup: int = 0
+    seed: int | None = None
+    api: str = "completions"
+    workers: int = 1
+    slo: dict[str, float] | None = None  # bounds in seconds: ttft, tpot, e2e
+    reason: str | None = None  # why it ended
+
+
+class Request(Event, frozen=True, kw_only=True, tag="request"):
+    """A request of vtop's own load: written when sent, at its first token and at its end; later lines fill blanks.
+
+    All instants are seconds of the session, stamped by the client. A gap is the time between two reads that brought
+    tokens, in µs; several events of one read share its stamp.
+    """
+
+    id: int
+    phase: int
+    due_s: float | None = None  # by the schedule; in a closed loop when its slot was free
+    admitted_s: float | None = None  # when it had a slot
+    sent_s: float | None = None  # its last byte was handed to the kernel
+    connect_s: float | None = None  # how long its connection took; None for one kept alive
+    headers_s: float | None = None
+    first_s: float | None = None  # the read that brought the first token
+    answer_s: float | None = None  # the first token that is not reasoning, where that differs
+    last_s: float | None = None  # the read that brought the last token
+    end_s: float | None = None
+    warmup: bool = False
+    asked_prompt_tokens: int | None = None
+    asked_output_tokens: int | None = None
+    prompt_tokens: int | None = None  # by the server's usage
+    cached_tokens: int | None = None
+    output_tokens: int | None = None
+    tokens_from: str | None = None  # ids, usage, chunks: what output_tokens was counted by
+    chunks: int | None = None  # events that brought tokens
+    gaps_us: tuple[int, ...] | None = None
+    gap_tokens: tuple[int, ...] | None = None  # tokens each gap brought; None when one each
+    first_tokens: int | None = None  # tokens of the first read; None when one
+    timings: dict[str, Any] | None = None  # the server's own timing object, word for word
+    status: int | None = None
+    error: str | None = None  # class of failure; None with end_s set: it succeeded
+    detail: str | None = None  # the server's message
+    finish: str | None = None
+
+
+class Host(Event, frozen=True, kw_only=True, tag="host"):
+    """How much of this machine the measuring itself takes, over the time since the line before."""
+
+    at_s: float
+    cpu_ratio: float | None = None  # of all cores
+    vtop_cpu_ratio: float | None = None  # of one core
+    load_cpu_ratio: float | None = None  # of one core, the busiest worker's
+    load_lag_p50_s: float | None = None  # how late the load's event loop ran
+    load_lag_max_s: float | None = None
+
+
 class Mark(Event, frozen=True, kw_only=True, tag="mark"):
     """A person pressed m."""
 
@@ -153,7 +224,7 @@ AnyEvent = Event | Unknown
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(
-    Start | Identity | Scrape | Outage | Gpu | Mark | Note | End
+    Start | Identity | Scrape | Outage | Gpu | Load | Request | Host | Mark | Note | End
 )
 _tags = {kind.__struct_config__.tag for kind in Event.__subclasses__()}
 
