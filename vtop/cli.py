@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +15,11 @@ from vtop import __version__, units
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
-    from vtop.draw.look import Look
     from vtop.recording import FileRecording
+    from vtop.recording.events import Target
     from vtop.session.session import Session
     from vtop.sources.attach import Attachment
+    from vtop.sources.connection import Access
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,13 +31,29 @@ class Seconds(click.ParamType[float]):
 
     name = "time"
 
+    def __init__(self, least: float = 0.0) -> None:
+        self._least = least
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float | int):
-            return float(value)
         try:
-            return units.duration(value)
+            seconds = float(value) if isinstance(value, float | int) else units.duration(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+        if not math.isfinite(seconds):
+            self.fail(f"{value!r} is not a time: write 90, 90s, 2m30s or 2:30", param, ctx)
+        if seconds < self._least:
+            self.fail(f"{value!r} is too short: at least {units.seconds(self._least)}", param, ctx)
+        return seconds
+
+
+class Number(click.FloatRange):
+    """A number between two bounds; nan is between none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
 
 
 class Size(click.ParamType[tuple[int, int]]):
@@ -64,11 +83,13 @@ def _options(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 server_options = _options(
     click.option("--url", "urls", multiple=True, metavar="URL", help=f"Server to watch; repeatable. [{DEFAULT_URL}]"),
-    click.option("--interval", type=click.FloatRange(0.1, 3600), default=1.0, show_default=True, metavar="S"),
+    click.option("--interval", type=Number(0.1, 3600), default=1.0, show_default=True, metavar="S"),
     click.option("--api-key", metavar="KEY", help="Bearer key; better in VTOP_API_KEY or --api-key-file."),
-    click.option("--api-key-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE"),
+    click.option("--api-key-file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE"),
     click.option("--header", "-H", "headers", multiple=True, metavar="'NAME: VALUE'", help="Sent along; repeatable."),
-    click.option("--ca-file", type=click.Path(path_type=Path, dir_okay=False), help="Certificates to trust."),
+    click.option(
+        "--ca-file", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Certificates to trust."
+    ),
     click.option("--insecure", is_flag=True, help="Do not check the server's certificate."),
     click.option("--proxy", metavar="URL", help="Reach the servers through this proxy (never the loopback address)."),
     click.option("--no-gpu", is_flag=True, help="Make no NVML call."),
@@ -77,20 +98,34 @@ server_options = _options(
 look_options = _options(
     click.option("--theme", default="dark", show_default=True, metavar="NAME", envvar="VTOP_THEME"),
     click.option("--ascii", "ascii_only", is_flag=True, envvar="VTOP_ASCII", help="No character beyond ASCII."),
-    click.option("--window", "window_s", type=Seconds(), default=300.0, help="Time window of numbers and charts. [5m]"),
+    click.option(
+        "--window", "window_s", type=Seconds(least=1), default=300.0, help="Time window of numbers and charts. [5m]"
+    ),
     click.option("--hide", default="", metavar="PANELS", help="Panels to leave out: gpus,latencies,…"),
 )
 
 
 class VtopGroup(click.Group):
-    """Errors of the user are one line on stderr."""
+    """Errors of the user are one line on stderr, and exit code 2."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
+        for stream in (sys.stdout, sys.stderr):  # a narrow encoding costs a sign, never the output
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")
+        kwargs["standalone_mode"] = False
         try:
-            return super().main(*args, **kwargs)
+            sys.exit(super().main(*args, **kwargs) or 0)
         except VtopError as error:
             click.echo(f"vtop: {error}", err=True)
             sys.exit(error.exit_code)
+        except click.ClickException as error:
+            said = error.format_message().rstrip(".")
+            context = getattr(error, "ctx", None)
+            verb = context.command_path if context is not None else "vtop"
+            click.echo(f"vtop: {said[:1].lower()}{said[1:]} ({verb} --help)", err=True)
+            sys.exit(2)
+        except click.Abort:  # ctrl-c
+            sys.exit(130)
 
 
 @click.group(cls=VtopGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
@@ -107,31 +142,34 @@ def main(ctx: click.Context, /, **asked: Any) -> None:
     Without a verb: attach to the server and show it. vtop --url localhost:8000
     """
     if ctx.invoked_subcommand is not None:
-        given = [name for name in asked if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
-        if given:
-            raise VtopError(f"options stand behind the verb: vtop {ctx.invoked_subcommand} --{given[0].rstrip('s')} …")
+        for option in ctx.command.params:
+            if ctx.get_parameter_source(option.name or "") is click.core.ParameterSource.COMMANDLINE:
+                raise VtopError(f"options stand behind the verb: vtop {ctx.invoked_subcommand} {option.opts[0]} …")
         return
     record_to, once, as_json = asked.pop("record_to"), asked.pop("once"), asked.pop("as_json")
-    look = {name: asked.pop(name) for name in ("theme", "ascii_only", "window_s", "hide")}
+    view = _view(asked)
+    watched = _watched(asked)
     if once:
-        _once(_attach(asked, None), look["window_s"], as_json)
+        _once(_attach(asked, watched, record_to), view["window_s"], as_json)
         return
+    if as_json:
+        raise VtopError("--json goes with --once: vtop --once --json")
     _need_terminal("vtop record, vtop --once --json or vtop show")
-    style = _look(look)
-    attachment = _attach(asked, record_to)
-    _screen_live(attachment, style, look)
+    _live(asked, watched, record_to, view)
 
 
 @main.command()
 @server_options
-@click.option("--for", "for_s", type=Seconds(), help="Stop after this time. [until ctrl-c]")
+@click.option("--for", "for_s", type=Seconds(least=0.1), help="Stop after this time. [until ctrl-c]")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="New file.")
 def record(for_s: float | None, output: Path, **asked: Any) -> None:
     """Record without a screen: FILE.jsonl, .jsonl.gz or .jsonl.zst."""
     import signal
     import threading
 
-    attachment = _attach(asked, output)
+    from vtop.recording import Outage, Scrape
+
+    watched = _watched(asked)
     stop = threading.Event()
     reasons: list[str] = []
 
@@ -141,35 +179,55 @@ def record(for_s: float | None, output: Path, **asked: Any) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stopped)
+    attachment = _attach(asked, watched, output)
+    recording = attachment.recording
+    clock: Callable[[], float] = attachment.clock
+    pages = failed = 0
     attachment.start()
-    click.echo(f"recording {', '.join(t.url for t in attachment.recording.start.servers)} to {output}", err=True)
-    stop.wait(for_s)
-    attachment.stop(reasons[0] if reasons else "time is up")
-    session = _session(attachment.recording.start, attachment.recording)
-    click.echo(f"{output}: {_told(session)}", err=True)
-    if not any(server.t for server in session.servers):
+    try:
+        click.echo(f"recording {', '.join(server.url for server in recording.start.servers)} to {output}", err=True)
+        done = False
+        while not done:
+            left_s = math.inf if for_s is None else for_s - clock()
+            done = stop.wait(max(0.0, min(left_s, 1.0))) or left_s <= 1.0
+            for event in recording.take():  # what is on the disk need not be in memory
+                pages += isinstance(event, Scrape)
+                failed += isinstance(event, Outage)
+            if recording.saving_to is None:
+                raise VtopError(f"{output}: writing failed after {units.clock(clock())}; is the disk full?")
+    finally:
+        attachment.stop(reasons[0] if reasons else "time is up")
+    told = f"{pages} pages" + (f", {failed} attempts failed" if failed else "")
+    click.echo(f"{output}: {units.clock(clock())}, {told}", err=True)
+    if not pages:
         raise VtopError("no server answered; the file holds only the attempts")
 
 
 @main.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--speed", type=click.FloatRange(0.01, 10000), default=1.0, show_default=True)
+@click.option("--speed", type=Number(0.01, 10000), default=1.0, show_default=True)
 @click.option("--at", "at_s", type=Seconds(), help="Start there, paused. [the beginning, moving]")
 @look_options
 def replay(file: Path, speed: float, at_s: float | None, **look: Any) -> None:
     """Show a recording on the same screen, also while it is still being written."""
+    view = _view(look)
     recording = _open(file)
-    _need_terminal("vtop show FILE --text")
-    _screen_replay(recording, _look(look), look, speed, at_s)
+    _need_terminal(f"vtop show {file} --text")
+    from vtop.ui import run
+
+    run.replay(recording, speed=speed, at_s=at_s, **view)
 
 
 @main.command()
 @look_options
 def demo(**look: Any) -> None:
     """Look at vtop without a server: replays a recorded overload of an H200 at five times its speed."""
+    view = _view(look)
     recording = _open(Path("overload"))
     _need_terminal("vtop show overload --text")
-    _screen_replay(recording, _look(look), look, 5.0, None)
+    from vtop.ui import run
+
+    run.replay(recording, speed=5.0, at_s=None, **view)
 
 
 @main.command()
@@ -192,6 +250,7 @@ def show(
     **look: Any,
 ) -> None:
     """One frame of a recording without a terminal: text, JSON, SVG or PNG."""
+    view = _view(look)
     recording = _open(file)
     session = _session(recording.start, recording)
     if at_s is not None and at_s > session.end_s:
@@ -200,14 +259,14 @@ def show(
     if form == "json" and svg_to is None and png_to is None:
         from vtop.session.frame import View
 
-        _print_json(session.frame(now_s, View(window_s=look["window_s"])))
+        _print_json(session.frame(now_s, View(window_s=view["window_s"])))
         return
-    drawn, plain = _still(session, _look(look), look, now_s, size)
+    from vtop.ui import picture, run
+
+    drawn, plain = run.still(session, now_s=now_s, size=size, **view)
     if svg_to is not None:
         _write(svg_to, drawn.encode())
     if png_to is not None:
-        from vtop.ui import picture
-
         _write(png_to, picture.png(drawn))
     if svg_to is None and png_to is None:
         click.echo(plain, nl=False)
@@ -216,10 +275,29 @@ def show(
 # --- what the verbs share -------------------------------------------------------------------------------------------
 
 
-def _attach(asked: dict[str, Any], path: Path | None) -> Attachment:
+def _view(look: dict[str, Any]) -> dict[str, Any]:
+    """How to look at a session: the look itself, the window and what is hidden. Takes these options out of `look`."""
+    import os
+
+    from vtop.draw.look import load
+    from vtop.draw.screen import BODY
+
+    hidden = frozenset(name.strip() for name in look.pop("hide").split(",") if name.strip())
+    if wrong := hidden - set(BODY):
+        raise VtopError(f"--hide {sorted(wrong)[0]}: no such panel; there are {', '.join(BODY)}")
+    encodings = [(stream.encoding or "ascii").lower() for stream in (sys.stdout, sys.stderr) if stream is not None]
+    narrow = not all(encoding.startswith("utf") for encoding in encodings)
+    theme, ascii_only = look.pop("theme"), look.pop("ascii_only")
+    return {
+        "look": load(theme, ascii=ascii_only or narrow, colour="NO_COLOR" not in os.environ),
+        "window_s": look.pop("window_s"),
+        "hidden": hidden,
+    }
+
+
+def _watched(asked: dict[str, Any]) -> tuple[list[Target], list[Access]]:
     from vtop.sources.access import access_of
     from vtop.sources.address import credentials, target
-    from vtop.sources.attach import Attachment
 
     urls = asked["urls"] or (DEFAULT_URL,)
     targets = [target(url) for url in urls]
@@ -235,9 +313,52 @@ def _attach(asked: dict[str, Any], path: Path | None) -> Attachment:
         )
         for url in urls
     ]
+    return targets, access
+
+
+def _attach(asked: dict[str, Any], watched: tuple[list[Target], list[Access]], path: Path | None) -> Attachment:
+    from vtop.sources.attach import Attachment
+
     return Attachment(
-        targets, access, interval_s=asked["interval"], gpus=not asked["no_gpu"], path=path, argv=sys.argv[1:]
+        *watched,
+        interval_s=asked["interval"],
+        gpus=not asked["no_gpu"],
+        path=path,
+        argv=_argv(),
     )
+
+
+def _argv() -> list[str]:
+    """The command line for the record: a file's name may be no text, and -HNAME: VALUE is -H 'NAME: VALUE'."""
+    words = [word.encode("utf-8", "replace").decode() for word in sys.argv[1:]]
+    return [part for word in words for part in (("-H", word[2:]) if word[:2] == "-H" and word != "-H" else (word,))]
+
+
+def _live(
+    asked: dict[str, Any], watched: tuple[list[Target], list[Access]], path: Path | None, view: dict[str, Any]
+) -> None:
+    import contextlib
+    import signal
+
+    from vtop.ui import run
+
+    def interrupted(number: int, _: Any) -> None:
+        raise SystemExit(128 + number)
+
+    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for number in ends:  # the screen takes them over as soon as it is up
+        signal.signal(number, interrupted)
+    attachment = _attach(asked, watched, path)
+    left = "broken off"
+    try:
+        left = run.live(attachment.recording, attachment.clock, attachment.start, **view)
+    finally:
+        for number in ends:
+            signal.signal(number, signal.SIG_IGN)
+        attachment.stop(left)
+        if path is not None:
+            with contextlib.suppress(OSError):  # the terminal may be gone
+                click.echo(f"recorded {path}", err=True)
 
 
 def _once(attachment: Attachment, window_s: float, as_json: bool) -> None:
@@ -245,7 +366,8 @@ def _once(attachment: Attachment, window_s: float, as_json: bool) -> None:
 
     answered = attachment.once()
     session = _session(attachment.recording.start, attachment.recording)
-    frame = session.frame(attachment.clock(), View(window_s=window_s))
+    clock: Callable[[], float] = attachment.clock
+    frame = session.frame(clock(), View(window_s=window_s))
     attachment.stop("once")
     if as_json:
         _print_json(frame)
@@ -256,82 +378,18 @@ def _once(attachment: Attachment, window_s: float, as_json: bool) -> None:
         sys.exit(2)
 
 
-def _screen_live(attachment: Attachment, style: Look, look: dict[str, Any]) -> None:
-    from vtop.recording import Playhead
-    from vtop.ui.app import VtopApp
-
-    playhead = Playhead(attachment.clock, attachment.clock)
-    app = VtopApp(attachment.recording, playhead, style, window_s=look["window_s"], hidden=_hidden(look["hide"]))
-    attachment.start()
-    try:
-        app.run()
-    finally:
-        attachment.stop("quit")
-    if (path := attachment.recording.path) is not None:
-        click.echo(f"recorded {path}", err=True)
-
-
-def _screen_replay(
-    recording: FileRecording, style: Look, look: dict[str, Any], speed: float, at_s: float | None
-) -> None:
-    import time
-
-    from vtop.recording import Playhead
-    from vtop.session.session import Session
-    from vtop.ui.app import VtopApp
-
-    session = Session(recording.start)
-    playhead = Playhead(time.monotonic, lambda: session.end_s)
-    for event in recording.take(2000):
-        session.apply(event)
-    playhead.pause()
-    playhead.seek(0.0 if at_s is None else at_s)
-    playhead.speed = speed
-    if at_s is None:
-        playhead.play(speed)
-    VtopApp(recording, playhead, style, session=session, window_s=look["window_s"], hidden=_hidden(look["hide"])).run()
-
-
-def _still(session: Session, style: Look, look: dict[str, Any], now_s: float, size: tuple[int, int]) -> tuple[str, str]:
-    """The screen of one instant as SVG and as text."""
-    import asyncio
-
-    from vtop.recording import Playhead
-    from vtop.ui import picture
-    from vtop.ui.app import VtopApp
-
-    class Nothing:
-        start = session.start
-
-        def take(self, limit: int = 0) -> list[Any]:
-            return []
-
-    playhead = Playhead(lambda: 0.0, lambda: session.end_s)
-    if now_s < session.end_s:
-        playhead.pause()
-        playhead.seek(now_s)
-    app = VtopApp(Nothing(), playhead, style, session=session, window_s=look["window_s"], hidden=_hidden(look["hide"]))
-
-    async def drawn() -> tuple[str, str]:
-        async with app.run_test(size=size) as pilot:
-            await pilot.pause()
-            return picture.svg(app, f"vtop {units.clock(now_s)}"), picture.text(app)
-
-    return asyncio.run(drawn())
-
-
 def _open(file: Path) -> FileRecording:
+    """The recording in a file, or the shipped one of that name; closed when the verb is done."""
     from vtop.recording import FileRecording
 
     if not file.exists() and file.parent == Path():
         shipped = {path.name.partition(".")[0]: path for path in _shipped().glob("*.jsonl*")}
-        if file.name in shipped:
-            return FileRecording(shipped[file.name])
-        if not file.suffix:
-            raise VtopError(
-                f"{file}: no such file; the recordings that come with vtop are {', '.join(sorted(shipped))}"
-            )
-    return FileRecording(file)
+        if file.name not in shipped and not file.suffix:
+            raise VtopError(f"{file}: no such file; with vtop come the recordings {', '.join(sorted(shipped))}")
+        file = shipped.get(file.name, file)
+    recording = FileRecording(file)
+    click.get_current_context().call_on_close(recording.close)
+    return recording
 
 
 def _shipped() -> Path:
@@ -355,50 +413,30 @@ def _session(start: Any, recording: Any) -> Session:
     return session
 
 
-def _look(look: dict[str, Any]) -> Look:
-    import os
-
-    from vtop.draw.look import load
-
-    encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")
-    return load(
-        look["theme"], ascii=look["ascii_only"] or not encoding.startswith("utf"), colour="NO_COLOR" not in os.environ
-    )
-
-
-def _hidden(names: str) -> frozenset[str]:
-    from vtop.draw.screen import BODY
-
-    hidden = frozenset(name.strip() for name in names.split(",") if name.strip())
-    if wrong := hidden - set(BODY):
-        raise VtopError(f"--hide {sorted(wrong)[0]}: no such panel; there are {', '.join(BODY)}")
-    return hidden
-
-
 def _need_terminal(instead: str) -> None:
     import os
 
-    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
-        raise VtopError(f"the screen needs a terminal; without one use {instead}")
+    for name, stream in (("stdin", sys.stdin), ("stdout", sys.stdout), ("stderr", sys.stderr)):
+        if stream is None or not stream.isatty():  # the screen is drawn on stderr
+            raise VtopError(f"the screen needs a terminal, and {name} is none; without one use {instead}")
+    if os.environ.get("TERM") == "dumb":
+        raise VtopError(f"the screen needs a terminal that can do more than TERM=dumb; without one use {instead}")
 
 
 def _print_json(frame: Any) -> None:
     import msgspec
 
-    click.echo(msgspec.json.format(msgspec.json.encode(frame), indent=1).decode())
+    click.echo(msgspec.json.format(msgspec.json.encode(frame), indent=1))
 
 
 def _write(path: Path, content: bytes) -> None:
     try:
-        path.write_bytes(content)
+        with open(path, "xb") as file:
+            file.write(content)
+    except FileExistsError as error:
+        raise VtopError(f"{path}: exists already; name a new file, or remove it first") from error
     except OSError as error:
         raise VtopError(f"{path}: cannot be written ({error.strerror})") from error
-
-
-def _told(session: Session) -> str:
-    pages = sum(len(server.t) for server in session.servers)
-    failed = sum(len(server.outages) for server in session.servers)
-    return f"{units.clock(session.end_s)}, {pages} pages" + (f", {failed} attempts failed" if failed else "")
 
 
 if __name__ == "__main__":

@@ -215,9 +215,7 @@ def test_the_excerpt_is_short_and_harmless_on_a_terminal() -> None:
     assert page.bad_lines == 2
 
 
-@pytest.mark.parametrize(
-    "unit", ["x", r"\"", "\\\\", '{\\"k\\": 1},'], ids=["x", "quote", "backslash", "json"]
-)
+@pytest.mark.parametrize("unit", ["x", r"\"", "\\\\", '{\\"k\\": 1},'], ids=["x", "quote", "backslash", "json"])
 def test_a_huge_label_is_cut_and_not_remembered(unit: str) -> None:
     huge = unit * 100_000
     parser = Parser()
@@ -281,8 +279,7 @@ serieses = st.builds(
 
 def as_line(series: Series, value: float) -> str:
     escaped = (
-        (name, text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n"))
-        for name, text in series.labels
+        (name, text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")) for name, text in series.labels
     )
     labels = ",".join(f'{name}="{text}"' for name, text in escaped)
     return f"{series.name}{{{labels}}} {value!r}" if labels else f"{series.name} {value!r}"

@@ -11,6 +11,7 @@ from typing import Final
 from vtop import units
 from vtop.draw.flow import axis, kv, requests, tokens
 from vtop.draw.lines import Line
+from vtop.draw.load import load
 from vtop.draw.look import Look
 from vtop.draw.machines import engines, gpus, servers
 from vtop.draw.rows import chart_columns
@@ -19,8 +20,8 @@ from vtop.draw.times import latencies, ttft
 from vtop.session.frame import Frame
 
 __all__ = [
-    "PANELS", "Panel", "axis", "chart_columns", "engines", "events", "gpus", "header", "kv", "latencies", "note",
-    "requests", "servers", "status", "tokens", "ttft",
+    "PANELS", "Panel", "axis", "chart_columns", "engines", "events", "gpus", "header", "kv", "latencies", "load",
+    "note", "requests", "servers", "status", "tokens", "ttft",
 ]  # fmt: skip
 
 Panel = Callable[[Frame, int, int, Look], list[Line]]
@@ -36,6 +37,7 @@ PANELS: Final[Mapping[str, tuple[str, Panel]]] = {
     "ttft": ("time to first token", ttft),
     "tokens": ("tokens", tokens),
     "latencies": ("latencies", latencies),
+    "load": ("load", load),
     "engines": ("engines", engines),
     "servers": ("servers", servers),
     "events": ("events", events),
@@ -47,6 +49,8 @@ def note(name: str, frame: Frame) -> str:
     window = f"last {units.uptime(frame.window_s)}"
     if name == "ttft":
         return f"{units.count(frame.ttft.finished)} finished in {units.uptime(frame.window_s)}"
+    if name == "load" and frame.load is not None:
+        return f"phase {frame.load.phase + 1} · {units.clock(frame.load.elapsed_s)}"
     if name == "gpus":
         return "" if frame.gpus.local else "this host"
     return window if name in ("requests", "latencies") else ""

@@ -118,6 +118,11 @@ def events(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     look = seen(frame, look)
     latest = frame.happenings[: -height - 1 : -1]
     lines = [_event(happening, width, look) for happening in latest]
+    if frame.status.kind == "waiting":  # a newcomer may have no server at all
+        offer = line(
+            look, width, ("no server at hand? ", "dim"), ("vtop demo", "mark"), (" replays a recorded one", "dim")
+        )
+        lines = [offer, *lines[: height - 1]]
     if not lines:
         lines = [line(look, width, ("nothing happened yet", "dim"))]
     return lines + [blank(look, width)] * (height - len(lines))

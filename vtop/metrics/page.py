@@ -7,15 +7,18 @@ it does not know is dropped unread (it may hold a key or a name), and series tha
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from vtop.metrics import vllm
-from vtop.metrics.exposition import Page, Parser, Series
+from vtop.metrics.exposition import MAX_EXCERPT_CHARS, Page, Parser, Series
 from vtop.recording import HistogramCounts, Scrape
 
 FULL_EVERY_S = 60.0  # a line with every series, so that a reader can start there
 
+_MOST = 2.0**53  # a float counts no further
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
@@ -73,7 +76,7 @@ class Folder:
         full = self._forgotten or at_s - self._full_at_s >= FULL_EVERY_S
         series = tuple(sample[0] for sample in page.samples)
         if self._layout is None or series != self._layout.series:
-            self._layout = _lay_out(series, page)
+            self._layout = _lay_out(series, page, self._layout.model if self._layout is not None else None)
             full = True
         values, fell = self._changed_values(page, self._layout)
         hists, hists_fell = self._changed_histograms(page, self._layout)
@@ -95,7 +98,7 @@ class Folder:
             le={b.family: tuple(b.le) for b in self._layout.histograms.values()} if full else {},
             model=self._layout.model if full else None,
             bad_lines=page.bad_lines,
-            first_bad=page.first_bad,
+            first_bad=_harmless(page.first_bad),
         )
 
     def _changed_values(self, page: Page, layout: _Layout) -> tuple[dict[str, float | None], bool]:
@@ -125,7 +128,8 @@ class Folder:
         for key, buckets in layout.histograms.items():
             cumulative = [_total(page, positions) for positions in buckets.positions]
             total = _total(page, buckets.sum_positions) if buckets.sum_positions else math.nan
-            count = _total(page, buckets.count_positions) if buckets.count_positions else cumulative[-1]
+            count = _total(page, buckets.count_positions) if buckets.count_positions else math.nan
+            count = count if math.isfinite(count) else float(_whole(cumulative[-1], 0))
             now[key] = counts = (cumulative, total if math.isfinite(total) else None, count)
             old = before.get(key)
             if counts != old:
@@ -149,16 +153,32 @@ def _per_bucket(cumulative: Iterable[float]) -> tuple[int, ...]:
     """Counts per bucket. A page is no atomic snapshot: a bucket that would be negative is 0."""
     below, counts = 0, []
     for number in cumulative:
-        whole = int(number) if math.isfinite(number) else below
+        whole = _whole(number, below)
         counts.append(max(0, whole - below))
         below = max(below, whole)
     return tuple(counts)
 
 
-def _lay_out(series: tuple[Series, ...], page: Page) -> _Layout:
+def _whole(number: float, otherwise: int) -> int:
+    """A count as a whole number that any reader can hold."""
+    return int(min(max(number, 0.0), _MOST)) if math.isfinite(number) else otherwise
+
+
+def _harmless(bad_line: str) -> str:
+    """What may be told of a line that could not be read: never what stood, or may have stood, in a label."""
+    name, opened, _ = bad_line.partition("{")
+    if opened:
+        return name + "{…" if _NAME.fullmatch(name) else ""
+    whole = len(bad_line) < MAX_EXCERPT_CHARS and not any(mark in bad_line for mark in '"}')
+    return bad_line if whole else ""
+
+
+def _lay_out(series: tuple[Series, ...], page: Page, model: str | None) -> _Layout:
+    """`model`: the one left out so far; it stays left out when others come beside it, so that no series is renamed."""
     kept = [(position, one) for position, one in enumerate(series) if vllm.recorded(one.name)]
     models = {value for _, one in kept for label, value in one.labels if label == "model_name"}
-    model = next(iter(models)) if len(models) == 1 else None
+    if model not in models:
+        model = next(iter(models)) if len(models) == 1 else None
     histogram_names = {name for name, kind in page.types.items() if kind == "histogram"}
     histogram_names |= {one.name.removesuffix("_bucket") for _, one in kept if _bound(one) is not None}
     layout = _Layout(series, model, {}, {})

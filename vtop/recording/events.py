@@ -6,6 +6,7 @@ written. The instants a fact is about are fields of their own (`at_s`). None mea
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 import msgspec
@@ -234,16 +235,30 @@ class _Envelope(msgspec.Struct):
     t: float
 
 
+class Format(msgspec.Struct, tag_field="type", tag="start"):
+    """What every format's first line says, whatever else it holds."""
+
+    format: int
+    vtop: str = "?"
+
+
 _envelope = msgspec.json.Decoder(_Envelope)
+_format = msgspec.json.Decoder(Format)
 
 
 def encode(event: AnyEvent) -> bytes:
     """The event as one line of strict JSON, without the line end. Not-a-number becomes null."""
-    return event.line if isinstance(event, Unknown) else _encoder.encode(event)
+    if isinstance(event, Unknown):
+        return event.line
+    try:
+        return _encoder.encode(event)
+    except UnicodeEncodeError:  # half a character, from a file name or a server's JSON
+        text = json.dumps(msgspec.to_builtins(event), ensure_ascii=False)
+        return _encoder.encode(json.loads(text.encode("utf-8", "replace")))
 
 
 def decode(line: bytes) -> AnyEvent:
-    """The event of one line. Raises ValueError (of msgspec) for a line that is no event at all."""
+    """The event of one line. Raises ValueError (msgspec's are) for a line that is no event at all."""
     try:
         return _decoder.decode(line)
     except msgspec.ValidationError:
@@ -251,3 +266,13 @@ def decode(line: bytes) -> AnyEvent:
         if envelope.type in _tags:
             raise
         return Unknown(line, envelope.t)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def format_of(line: bytes) -> Format:
+    """The format that a recording's first line says it has. Raises ValueError when it is none."""
+    try:
+        return _format.decode(line)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error

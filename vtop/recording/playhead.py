@@ -29,7 +29,7 @@ class Playhead:
         if self._moving:
             at_s += (self._clock() - self._since_s) * self.speed
             if at_s >= end_s:
-                self._at_s = None
+                self.follow()
                 return end_s
         return max(0.0, min(at_s, end_s))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import os
 import tempfile
 import threading
 import zlib
@@ -19,7 +20,9 @@ from typing import IO, Any, Protocol
 import msgspec
 
 from vtop.errors import VtopError
-from vtop.recording.events import FORMAT, AnyEvent, End, Event, Note, Start, decode, encode
+from vtop.recording.events import FORMAT, AnyEvent, End, Event, Note, Start, decode, encode, format_of
+
+_LONGEST_START = 1 << 20  # bytes; what has no line end by then is no recording
 
 
 class Recording(Protocol):
@@ -67,7 +70,6 @@ class LiveRecording:
             failed = self._write(line + b"\n")
             self._fresh.append(decode(line))
             for path, error in failed:
-                del self._files[path]
                 where = "the temporary file" if path is None else str(path)
                 self.append(Note(source="recording", text=f"{where}: {error}; no longer recorded there"))
 
@@ -88,7 +90,8 @@ class LiveRecording:
                     file.write(chunk)
                 file.flush()
             except OSError as error:
-                file.close()
+                _give_up(file)
+                path.unlink(missing_ok=True)  # half a session under that name would only be in the way
                 raise VtopError(f"{path}: {error.strerror or error}") from error
             finally:
                 spool.seek(0, 2)
@@ -104,48 +107,53 @@ class LiveRecording:
                     file.write(encode(End(t=self._last_t, reason="recording stopped")) + b"\n")
                     file.close()
                 except OSError as error:
-                    self.append(Note(source="recording", text=f"{path}: {error}"))
+                    _give_up(file)
+                    self.append(Note(source="recording", text=f"{path}: {error.strerror or error}"))
 
     def close(self, reason: str) -> None:
         with self._lock:
             self.append(End(reason=reason))
             for file in self._files.values():
-                try:
-                    file.close()
-                except OSError:
-                    continue  # nobody is left to tell
+                _give_up(file)  # nobody is left to tell of an error
             self._files.clear()
 
     def _write(self, line: bytes) -> list[tuple[Path | None, str]]:
+        """Write to every file; those that failed are given up and returned, with the reason."""
         failed = []
-        for path, file in self._files.items():
+        for path, file in list(self._files.items()):
             try:
                 file.write(line)
                 file.flush()
             except OSError as error:
+                _give_up(self._files.pop(path))
                 failed.append((path, error.strerror or str(error)))
         return failed
 
 
+def _give_up(file: IO[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        file.close()
+
+
 def create(path: Path) -> IO[bytes]:
     """A new file to record into; compressed when it ends in .gz or .zst. Raises VtopError; overwrites nothing."""
+    zstandard = _zstandard(path) if path.suffix == ".zst" else None
     try:
+        if path.suffix == ".gz":
+            return gzip.GzipFile(path, "xb", compresslevel=6, mtime=0)  # type: ignore[return-value]
         raw = open(path, "xb")
     except FileExistsError as error:
         raise VtopError(f"{path}: exists already; name a new file, or remove it first") from error
     except OSError as error:
         raise VtopError(f"{path}: cannot be written ({error.strerror})") from error
-    if path.suffix == ".gz":
-        return gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=6, mtime=0)  # type: ignore[return-value]
-    if path.suffix == ".zst":
-        return _zstandard(path).ZstdCompressor().stream_writer(raw)  # type: ignore[no-any-return]
-    return raw
+    return zstandard.ZstdCompressor().stream_writer(raw) if zstandard is not None else raw
 
 
 class FileRecording:
     """A recording in a file, finished or still growing. Raises VtopError when it is none.
 
-    A line that cannot be read is a note and is left out; so is a last line that was never finished.
+    A line that cannot be read is a note and is left out; so is a last line that was never finished, once nothing has
+    been added to it from one `take` to the next.
     """
 
     def __init__(self, path: Path) -> None:
@@ -154,77 +162,105 @@ class FileRecording:
             self._raw = open(path, "rb")
         except OSError as error:
             raise VtopError(f"{path}: cannot be read ({error.strerror})") from error
-        self._inflate = _inflater(path)
-        self._pending = b""  # bytes of a line that has no end yet
-        self._noted = b""
         self._lines: deque[bytes] = deque()
+        self._pending = b""  # bytes of a line that has no end yet
+        self._looked = b""  # what was pending at the end of the take before
+        self._torn = False  # what is pending has been noted
+        self._broken: str | None = None  # why the file cannot be read on
         self._line_number = 0
         self._last_t = 0.0
-        self.start = self._first()
+        try:
+            self._inflate = _inflater(path)
+            self.start = self._first()
+        except VtopError:
+            self._raw.close()
+            raise
 
     @property
     def read_ratio(self) -> float:
         """How much of the file has been read, 0 to 1."""
-        size = self.path.stat().st_size
+        size = os.fstat(self._raw.fileno()).st_size if not self._raw.closed else 0
         return min(1.0, self._raw.tell() / size) if size else 1.0
 
     def take(self, limit: int = 1_000_000) -> list[AnyEvent]:
         events: list[AnyEvent] = []
         while len(events) < limit:
             if not self._lines and not self._more():
-                if self._pending and self._pending != self._noted:
-                    self._noted = self._pending
-                    text = f"last line incomplete ({len(self._pending)} bytes), dropped"
-                    events.append(Note(t=self._last_t, source="recording", text=text))
                 break
-            line = self._lines.popleft()
-            self._line_number += 1
-            if line:
-                events.append(self._decoded(line))
+            if self._lines:
+                self._line_number += 1
+                line = self._lines.popleft()
+                event = self._decoded(line) if line.strip() else None
+                if isinstance(event, Start) and self._line_number > 1:
+                    self._break_off(f"line {self._line_number} begins another recording")
+                elif event is not None:
+                    events.append(event)
+        if not events and self._broken is not None:
+            events.append(self._note(f"not read on: {self._broken}"))
+            self._broken, self._pending = None, b""
+        if not events and self._pending and self._pending == self._looked and not self._torn:
+            self._torn = True
+            events.append(self._note(f"last line incomplete ({len(self._pending)} bytes), left out"))
+        self._looked = self._pending
         return events
 
     def close(self) -> None:
         self._raw.close()
 
     def _first(self) -> Start:
-        while not self._lines and self._more():
+        while not self._lines and len(self._pending) < _LONGEST_START and self._more():
             pass
+        if self._broken is not None and not self._lines:
+            raise VtopError(f"{self.path}: cannot be read ({self._broken})")
         expected = f"{self.path}: not a vtop recording"
-        if not self._lines:
-            what = "its first line is not finished" if self._pending else "it is empty"
-            raise VtopError(f"{expected} ({what})")
+        if not self._lines and not self._pending:
+            raise VtopError(f"{expected} (it is empty)")
+        if not self._lines and self._pending.startswith(b"{") and len(self._pending) < _LONGEST_START:
+            raise VtopError(f"{expected} (its first line is not finished)")
+        line = self._lines[0] if self._lines else self._pending
         try:
-            first = decode(self._lines[0])
-        except (ValueError, msgspec.DecodeError) as error:
+            recorded = format_of(line)
+            if recorded.format > FORMAT:
+                raise VtopError(
+                    f"{self.path}: recorded by vtop {recorded.vtop} in format {recorded.format}, this vtop reads up "
+                    f"to {FORMAT}; use a newer vtop"
+                )
+            start = decode(line)
+        except ValueError as error:
             raise VtopError(f"{expected} (its first line is not JSON of type start)") from error
-        if not isinstance(first, Start):
-            raise VtopError(f"{expected} (its first line is not of type start)")
-        if first.format > FORMAT:
-            raise VtopError(
-                f"{self.path}: recorded by vtop {first.vtop} in format {first.format}, this vtop reads up to "
-                f"{FORMAT}; use a newer vtop"
-            )
-        return first
+        assert isinstance(start, Start)
+        return start
 
     def _more(self) -> bool:
         """Read on; False at the end of what exists."""
+        if self._raw.closed:
+            return False
         try:
             chunk = self._raw.read(1 << 18)
             if not chunk:
                 return False
-            text = self._pending + self._inflate(chunk)
-        except (OSError, zlib.error) as error:
-            raise VtopError(f"{self.path}: cannot be read ({error})") from error
-        *lines, self._pending = text.split(b"\n")
+            text = self._inflate(chunk)
+        except (OSError, Undecodable) as error:
+            self._break_off(str(error))
+            return False
+        if b"\n" not in text:  # a line longer than a chunk
+            self._pending += text
+            return True
+        *lines, rest = (self._pending + text).split(b"\n")
         self._lines.extend(lines)
+        self._pending, self._torn = rest, False
         return True
+
+    def _break_off(self, why: str) -> None:
+        self._broken = why
+        self._raw.close()
+        self._lines.clear()
 
     def _decoded(self, line: bytes) -> AnyEvent:
         try:
             event = decode(line)
         except ValueError as error:
-            text = f"line {self._line_number} cannot be read ({error}), left out"
-            return Note(t=self._last_t, source="recording", text=text)
+            return self._note(f"line {self._line_number} cannot be read ({error}), left out")
         if event.t < self._last_t:  # cut and pasted by hand: order is the file's
             if isinstance(event, Event):
                 event = msgspec.structs.replace(event, t=self._last_t)
@@ -233,23 +269,42 @@ class FileRecording:
         self._last_t = event.t
         return event
 
+    def _note(self, text: str) -> Note:
+        return Note(t=self._last_t, source="recording", text=text)
+
+
+class Undecodable(Exception):
+    """A compressed file holds something else than it should."""
+
 
 def _inflater(path: Path) -> Callable[[bytes], bytes]:
     """What turns the file's bytes into text, chunk by chunk; a stream that breaks off gives what was whole."""
     if path.suffix == ".gz":
         stream = zlib.decompressobj(31)
 
-        def inflate(chunk: bytes) -> bytes:
+        def gunzip(chunk: bytes) -> bytes:
             nonlocal stream
-            text = stream.decompress(chunk)
-            while stream.unused_data:  # a file joined from several
-                rest, stream = stream.unused_data, zlib.decompressobj(31)
-                text += stream.decompress(rest)
+            try:
+                text = stream.decompress(chunk)
+                while stream.unused_data:  # a file joined from several
+                    rest, stream = stream.unused_data, zlib.decompressobj(31)
+                    text += stream.decompress(rest)
+            except zlib.error as error:
+                raise Undecodable(str(error)) from error
             return text
 
-        return inflate
+        return gunzip
     if path.suffix == ".zst":
-        return _zstandard(path).ZstdDecompressor().decompressobj().decompress  # type: ignore[no-any-return]
+        zstandard = _zstandard(path)
+        frames = zstandard.ZstdDecompressor().decompressobj(read_across_frames=True)
+
+        def unzstd(chunk: bytes) -> bytes:
+            try:
+                return frames.decompress(chunk)  # type: ignore[no-any-return]
+            except zstandard.ZstdError as error:
+                raise Undecodable(str(error)) from error
+
+        return unzstd
     return bytes
 
 

@@ -59,6 +59,5 @@ def parts_of(e2e: Sums, queue: Sums, prefill: Sums, inference: Sums) -> tuple[fl
     total = e2e[0] + queue[0] + prefill[0] + inference[0]
     if n <= 0 or total != total:
         return None
-    # a page is no atomic snapshot: a request may be in one sum and not yet in the next
-    frontend_s = max(0.0, (e2e[0] - queue[0] - inference[0]) / n)
-    return queue[0] / n, prefill[0] / n, frontend_s
+    # a page is no atomic snapshot: a request may be in one sum and not yet in the next; and wall clocks are set back
+    return max(0.0, queue[0] / n), max(0.0, prefill[0] / n), max(0.0, (e2e[0] - queue[0] - inference[0]) / n)

@@ -1,13 +1,19 @@
-"""What is known of this host's GPUs: one reading after another, field by field."""
+"""What is known of this host's GPUs: one reading after another, field by field, and what there is to see of them."""
 
 from __future__ import annotations
 
 import math
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import compress
+from operator import attrgetter, ne
 
-from vtop.recording import Gpu, GpuReading
+from vtop.recording import Gpu, GpuReading, Note
+from vtop.session.frame import GpuPart, Gpus
+from vtop.session.server import GAP_INTERVALS
 from vtop.session.tracks import FactTrack, Track
+from vtop.session.window import gauge
 
 NUMBERS = (
     "util_ratio",
@@ -24,6 +30,9 @@ NUMBERS = (
 )
 
 
+_numbers_of = attrgetter(*NUMBERS)
+
+
 class Card:
     """One GPU over the readings of its host."""
 
@@ -31,50 +40,122 @@ class Card:
         self.index = reading.index
         self.uuid = reading.uuid
         self.numbers = {name: Track() for name in NUMBERS}
-        self.facts: FactTrack[GpuReading] = FactTrack()  # what is not a number, in a reading without numbers
+        self._latest: tuple[object, ...] = (math.nan,) * len(NUMBERS)
+        self.facts: FactTrack[GpuReading | None] = FactTrack()  # a reading for its words; None: not in the reading
+        self._words: tuple[object, ...] = ()
 
-    def put(self, reading_number: int, reading: GpuReading) -> None:
-        for name, track in self.numbers.items():
-            value = getattr(reading, name)
-            track.put(reading_number, math.nan if value is None else value)
-        self.facts.put(
-            reading_number,
-            GpuReading(
-                index=reading.index,
-                uuid=reading.uuid,
-                name=reading.name,
-                power_kind=reading.power_kind,
-                throttle=reading.throttle,
-                serving=reading.serving,
-                lost=reading.lost,
-            ),
-        )
+    def put(self, number: int, reading: GpuReading) -> None:
+        values = _numbers_of(reading)
+        for track, value in compress(zip(self.numbers.values(), values, strict=True), map(ne, values, self._latest)):
+            track.put(number, math.nan if value is None else value)
+        self._latest = values
+        words = (reading.name, reading.power_kind, reading.throttle, reading.serving, reading.lost)
+        if words != self._words:
+            self._words = words
+            self.facts.put(number, reading)
+
+    def put_absent(self, number: int) -> None:
+        for track in self.numbers.values():
+            track.put(number, math.nan)
+        self._latest, self._words = (math.nan,) * len(NUMBERS), ()
+        self.facts.put(number, None)
 
 
 class CardHistory:
     """All readings of the host's cards so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, interval_s: float) -> None:
+        self.patience_s = GAP_INTERVALS * interval_s  # an older reading holds no longer
         self.t = array("d")
         self.at_s = array("d")
         self.cards: dict[str, Card] = {}
+        # of the cards in use by a watched server where NVML tells, else of all
+        self.power_w = Track()
+        self.power_limit_w = Track()
+        self.sm_mhz = Track()  # the fastest
+        self._notes: list[tuple[float, str]] = []
 
     def apply(self, event: Gpu) -> None:
         number = len(self.t)
         self.t.append(event.t)
-        self.at_s.append(event.at_s)
+        self.at_s.append(max(event.at_s, self.at_s[-1]) if number else event.at_s)
         for reading in event.gpus:
             card = self.cards.get(reading.uuid)
             if card is None:
                 card = self.cards[reading.uuid] = Card(reading)
             card.put(number, reading)
+        if len(event.gpus) < len(self.cards):
+            present = {reading.uuid for reading in event.gpus}
+            for uuid, card in self.cards.items():
+                if uuid not in present:
+                    card.put_absent(number)
+        counted = counted_of(event.gpus)
+        self.power_w.put(number, _whole([reading.power_w for reading in counted]))
+        self.power_limit_w.put(number, _whole([reading.power_limit_w for reading in counted]))
+        self.sm_mhz.put(number, max((mhz for one in counted if (mhz := one.sm_mhz) is not None), default=math.nan))
+
+    def apply_note(self, note: Note) -> None:
+        self._notes.append((note.t, note.text))
 
     def visible(self, now_s: float) -> int:
         return bisect_right(self.t, now_s)
 
-    def window(self, now_s: float, window_s: float) -> tuple[int, int] | None:
-        readings = self.visible(now_s)
-        if readings == 0:
-            return None
-        last = readings - 1
-        return min(bisect_left(self.at_s, self.at_s[last] - window_s - 1e-9, 0, readings), last), last
+    def part(self, now_s: float, window_s: float, *, local: bool) -> Gpus:
+        """What there is to see; the window ends with the latest reading."""
+        seen = bisect_right(self._notes, now_s, key=lambda note: note[0])
+        noted_t, note = self._notes[seen - 1] if seen else (-math.inf, None)
+        last = self.visible(now_s) - 1
+        if last < 0:
+            return Gpus((), note, local, None, None, 0, None)
+        age_s = now_s - self.at_s[last]
+        first = min(bisect_left(self.at_s, self.at_s[last] - window_s - 1e-9, 0, last + 1), last)
+        present = [card for card in self.cards.values() if card.facts.at(last) is not None]
+        return Gpus(
+            cards=tuple(_card(card, first, last, age_s) for card in sorted(present, key=lambda card: card.index)),
+            note=note if noted_t > self.t[last] else None,
+            local=local,
+            power_w=self.power_w.at(last),
+            power_limit_w=self.power_limit_w.at(last),
+            counted=len(counted_of([fact for card in present if (fact := card.facts.at(last)) is not None])),
+            age_s=age_s,
+        )
+
+
+def counted_of(readings: Sequence[GpuReading]) -> Sequence[GpuReading]:
+    """The cards in use by a watched server where NVML tells, else all of the host."""
+    return [reading for reading in readings if reading.serving] or readings
+
+
+def _card(card: Card, first: int, last: int, age_s: float) -> GpuPart:
+    fact = card.facts.at(last)
+    assert fact is not None
+    now = {name: track.at(last) for name, track in card.numbers.items()}
+    used, total = now["mem_used_bytes"], now["mem_total_bytes"]
+    energy_j = card.numbers["energy_j"].grown(first, last)
+    return GpuPart(
+        index=card.index,
+        uuid=card.uuid,
+        name=fact.name,
+        serving=fact.serving,
+        lost=fact.lost,
+        util_ratio=now["util_ratio"],
+        mem_used_bytes=int(used) if used is not None else None,
+        mem_total_bytes=int(total) if total is not None else None,
+        power=gauge(now["power_w"], card.numbers["power_w"].each(first, last)),
+        power_kind=fact.power_kind,
+        power_limit_w=now["power_limit_w"],
+        energy_j=energy_j if energy_j is not None and energy_j >= 0 else None,  # it fell: the driver was loaded anew
+        temp_c=now["temp_c"],
+        sm_mhz=now["sm_mhz"],
+        sm_max_mhz=now["sm_max_mhz"],
+        mem_mhz=now["mem_mhz"],
+        mem_max_mhz=now["mem_max_mhz"],
+        throttle=fact.throttle,
+        age_s=age_s,
+    )
+
+
+def _whole(values: Sequence[float | None]) -> float:
+    """A sum that is known only where every part is; NaN where it is not."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else math.nan

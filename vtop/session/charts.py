@@ -1,7 +1,8 @@
 """The columns of the charts: one time axis for all of them.
 
 Column boundaries stand at whole multiples of the column's width of session time, so what was drawn once stays where
-it is and what it is; the newest column is the latest complete one. A gauge shows the highest value on the pages of
+it is and what it is; the newest column is the latest complete one (only a page that was given up and comes all the
+same still fills its columns). A gauge shows the highest value on the pages of
 a column, so that no spike is lost; a rate is the exact mean over the column. What lies in a gap is left out, and a
 column with nothing else is None.
 """
@@ -14,12 +15,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 from vtop.metrics.vllm import Quantity
 from vtop.session.breakdown import parts_of
-from vtop.session.cards import Card, CardHistory
+from vtop.session.cards import CardHistory
 from vtop.session.frame import Charts, Happening, Points, View
-from vtop.session.server import GAP_INTERVALS, ServerHistory
+from vtop.session.server import ServerHistory
 from vtop.session.tracks import HistogramTrack, Track
 
 _WORTH_A_COLUMN = 0.25  # a rate is shown when at least this share of its column is known
+
+_Sums = tuple[float, float]  # sum, count
 
 
 class Columns:
@@ -28,86 +31,96 @@ class Columns:
     def __init__(self, server: ServerHistory, now_s: float, edges: Sequence[float]) -> None:
         self.server = server
         self.edges = edges
+        self.count = len(edges) - 1
         self.last = server.visible(now_s) - 1
         self.pages = [bisect_right(server.at_s, edge, 0, self.last + 1) - 1 for edge in edges]
-        self._known_s = [self._known(k) for k in range(len(edges) - 1)]
+        self._known_s = [self._known(edges[k], edges[k + 1]) for k in range(self.count)]
 
     def highest(self, track: Track | None) -> list[float | None]:
         if track is None:
-            return [None] * (len(self.edges) - 1)
-        return [None if known == 0 else track.high(*self._span(k)) for k, known in enumerate(self._known_s)]
+            return [None] * self.count
+        points = []
+        for k, known_s in enumerate(self._known_s):
+            first, last = self.pages[k] + 1, self.pages[k + 1]
+            # without a page of its own the one before still holds
+            points.append(track.high(min(first, last), last) if known_s > 0 and last >= 0 else None)
+        return points
 
     def rate(self, track: Track | None) -> list[float | None]:
         """Mean growth per second in each column."""
         if track is None:
-            return [None] * (len(self.edges) - 1)
-        at_edges = [self._between(track, k) for k in range(len(self.edges))]
+            return [None] * self.count
+        at_edges = [self._at(track, edge, page) for edge, page in zip(self.edges, self.pages, strict=True)]
         rates: list[float | None] = []
-        for k, known in enumerate(self._known_s):
-            begin, end = at_edges[k], at_edges[k + 1]
-            width = self.edges[k + 1] - self.edges[k]
-            if begin is None:  # the first page lies in this column
-                first = self._first_in(k)
-                begin = track.at(first) if first is not None else None
-            if begin is None or end is None or known < _WORTH_A_COLUMN * width:
+        for k, known_s in enumerate(self._known_s):
+            begin, end, from_s = at_edges[k], at_edges[k + 1], self.edges[k]
+            first = self.pages[k] + 1
+            if begin is None and end is not None and first <= self.pages[k + 1]:  # it begins in this column
+                begin, from_s = track.base(first, self.pages[k + 1]), self.server.at_s[first]
+                if track.at(first) is not None:
+                    known_s = self._known(from_s, self.edges[k + 1])  # noqa: PLW2901 - less of it is known
+            if begin is None or end is None or known_s < _WORTH_A_COLUMN * (self.edges[k + 1] - self.edges[k]):
                 rates.append(None)
             else:
-                rates.append((end - begin - self._grown_in_gaps(track, k)) / known)
+                rates.append((end - begin - self._grown_in_gaps(track, from_s, self.edges[k + 1])) / known_s)
         return rates
 
     def level(self, track: Track | None) -> list[float | None]:
-        """A counter's value at the end of each column, since the first page."""
-        if track is None:
-            return [None] * (len(self.edges) - 1)
-        begin = track.first_known(self.last)
+        """A counter's growth since the first page, at the end of each column."""
+        begin = track.base(0, self.last) if track is not None else None
+        if track is None or begin is None:
+            return [None] * self.count
         levels: list[float | None] = []
-        for k, known in enumerate(self._known_s):
-            value = track.at(self.pages[k + 1]) if known and self.pages[k + 1] >= 0 else None
-            levels.append(value - begin if value is not None and begin is not None else None)
+        for known_s, page in zip(self._known_s, self.pages[1:], strict=True):
+            value = track.at(page) if known_s > 0 and page >= 0 else None
+            levels.append(value - begin if value is not None else None)
         return levels
 
-    def sums(self, track: HistogramTrack | None, k: int) -> tuple[float, float] | None:
-        """(sum, count) of what was observed between the pages at the edges of column k."""
-        first, last = self.pages[k], self.pages[k + 1]
-        if track is None or last < 0 or self._known_s[k] == 0:
-            return None
-        return track.sums(max(first, 0), last)
+    def steps(self, track: Track | None) -> list[float | None]:
+        """How much a counter rose in each column; what it rose in a gap is the next column's."""
+        before = track.base(max(self.pages[0], 0), self.last) if track is not None else None
+        if track is None or before is None:
+            return [None] * self.count
+        steps: list[float | None] = []
+        for known_s, page in zip(self._known_s, self.pages[1:], strict=True):
+            value = track.at(page) if known_s > 0 and page >= 0 else None
+            steps.append(value - before if value is not None else None)
+            before = value if value is not None else before
+        return steps
 
-    def grown(self, track: Track | None, k: int) -> float | None:
-        """Growth of a counter between the pages at the edges of column k: of the same steps as `sums`."""
-        first, last = self.pages[k], self.pages[k + 1]
-        if track is None or last < 0 or self._known_s[k] == 0:
-            return None
-        begin, end = track.at(max(first, 0)), track.at(last)
-        return end - begin if begin is not None and end is not None else None
+    def sums(self, track: HistogramTrack | None) -> list[_Sums | None]:
+        """For each column (sum, count) of what was observed between the pages at its edges."""
+        if track is None:
+            return [None] * self.count
+        places = [track.place(page) for page in self.pages]
+        from_first = track.place(0)
+        return [
+            track.sums_between(places[k] if self.pages[k] >= 0 else from_first, places[k + 1]) if known_s > 0 else None
+            for k, known_s in enumerate(self._known_s)
+        ]
 
-    def _span(self, k: int) -> tuple[int, int]:
-        """The pages in a column, or the one that still holds in it."""
-        first, last = self.pages[k] + 1, self.pages[k + 1]
-        return (first, last) if first <= last else (max(last, 0), last)
+    def grown(self, track: Track | None) -> list[float | None]:
+        """For each column a counter's growth between the pages at its edges: of the same steps as `sums`."""
+        if track is None:
+            return [None] * self.count
+        return [
+            track.grown(max(self.pages[k], 0), self.pages[k + 1]) if known_s > 0 and self.pages[k + 1] >= 0 else None
+            for k, known_s in enumerate(self._known_s)
+        ]
 
-    def _first_in(self, k: int) -> int | None:
-        return self.pages[k] + 1 if self.pages[k] + 1 <= self.pages[k + 1] else None
-
-    def _known(self, k: int) -> float:
-        """Seconds of a column between pages and outside gaps."""
+    def _known(self, begin_s: float, end_s: float) -> float:
+        """Seconds of a stretch that lie between pages and outside gaps."""
         if self.last < 0:
             return 0.0
-        server = self.server
-        begin = max(self.edges[k], server.at_s[0])
-        end = self.edges[k + 1]
-        final = server.at_s[self.last]
-        if end > final and end - final > GAP_INTERVALS * server.interval_s:
-            end = final
-        if end <= begin:
+        begin_s, end_s = max(begin_s, self.server.at_s[0]), min(end_s, self.server.at_s[self.last])
+        known_s = end_s - begin_s
+        if known_s <= 0:
             return 0.0
-        return end - begin - sum(stop - start for start, stop in server.gap_s(begin, end))
-
-    def _between(self, track: Track, k: int) -> float | None:
-        """A counter at an edge, on the straight line between the pages around it."""
-        return self._at(track, self.edges[k], self.pages[k])
+        known_s -= sum(stop - start for start, stop in self.server.gap_s(begin_s, end_s))
+        return known_s if known_s > 1e-9 else 0.0
 
     def _at(self, track: Track, instant: float, page: int) -> float | None:
+        """A counter at an instant, on the straight line between the pages around it."""
         value = track.at(page) if page >= 0 else None
         if value is None or page >= self.last:
             return value
@@ -117,9 +130,9 @@ class Columns:
         at_s = self.server.at_s
         return value + (after - value) * (instant - at_s[page]) / (at_s[page + 1] - at_s[page])
 
-    def _grown_in_gaps(self, track: Track, k: int) -> float:
+    def _grown_in_gaps(self, track: Track, begin_s: float, end_s: float) -> float:
         grown = 0.0
-        for start, stop in self.server.gap_s(self.edges[k], self.edges[k + 1]):
+        for start, stop in self.server.gap_s(begin_s, end_s):
             ends = []
             for instant in (start, stop):
                 page = bisect_right(self.server.at_s, instant, 0, self.last + 1) - 1
@@ -132,13 +145,13 @@ class Columns:
 def charts(
     servers: Sequence[ServerHistory],
     cards: CardHistory,
-    happenings: Sequence[Happening],
+    marks: Sequence[Happening],
     now_s: float,
     view: View,
 ) -> Charts:
     column_s = view.window_s / view.columns
-    end_s = math.floor(_seen_until(servers, cards, now_s) / column_s + 1e-9) * column_s
-    edges = [end_s - (view.columns - k) * column_s for k in range(view.columns + 1)]
+    newest = math.floor(_seen_until(servers, cards, now_s) / column_s + 1e-9)  # columns are numbered from instant 0
+    edges = [(newest - view.columns + k) * column_s for k in range(view.columns + 1)]
     columns = [Columns(server, now_s, edges) for server in servers]
 
     def gauge(quantity: Quantity, take: Callable[[list[float]], float] = sum) -> Points:
@@ -147,40 +160,41 @@ def charts(
     def rate(quantity: Quantity) -> Points:
         return _together([one.rate(one.server.total(quantity)) for one in columns], sum)
 
-    preemptions = _together([one.level(one.server.total(Quantity.PREEMPTIONS)) for one in columns], sum)
+    preemptions = [(one, one.server.total(Quantity.PREEMPTIONS)) for one in columns]
     queue_s, prefill_s, frontend_s = _breakdown(columns)
     decode, prefill = _make_up(columns)
     return Charts(
-        end_s=end_s,
+        end_s=edges[-1],
         column_s=column_s,
         running=gauge(Quantity.RUNNING),
         waiting=gauge(Quantity.WAITING),
         kv_used=gauge(Quantity.KV_USED, max),
         generation_per_s=rate(Quantity.GENERATION_TOKENS),
         prompt_per_s=rate(Quantity.PROMPT_TOKENS),
-        preemptions=preemptions,
-        preempted=_steps(preemptions),
+        preemptions=_together([one.level(track) for one, track in preemptions], sum),
+        preempted=_together([one.steps(track) for one, track in preemptions], sum),
         decode_per_step=decode,
         prefill_per_step=prefill,
         queue_s=queue_s,
         prefill_s=prefill_s,
         frontend_s=frontend_s,
-        power_w=_cards(cards, now_s, edges, "power_w", sum),
-        sm_mhz=_cards(cards, now_s, edges, "sm_mhz", max),
-        marks=_marks(happenings, edges),
+        power_w=_cards(cards, cards.power_w, now_s, edges),
+        sm_mhz=_cards(cards, cards.sm_mhz, now_s, edges),
+        marks=_marks(marks, edges),
     )
 
 
 def _seen_until(servers: Sequence[ServerHistory], cards: CardHistory, now_s: float) -> float:
-    """The instant up to which columns can be complete: the latest page of the slowest server that still answers."""
+    """The instant up to which nothing new is to come: the latest page, or as far back as a page may still be waited
+    for, of the server that is furthest behind; likewise of the cards."""
     latest = []
     for server in servers:
         pages = server.visible(now_s)
-        if pages and now_s - server.at_s[pages - 1] <= GAP_INTERVALS * server.interval_s:
-            latest.append(server.at_s[pages - 1])
+        if pages:
+            latest.append(max(server.at_s[pages - 1], now_s - server.patience_s(pages - 1)))
     readings = cards.visible(now_s)
-    if not latest and readings and now_s - cards.at_s[readings - 1] <= GAP_INTERVALS:
-        latest.append(cards.at_s[readings - 1])
+    if readings:
+        latest.append(max(cards.at_s[readings - 1], now_s - cards.patience_s))
     return min(latest, default=now_s)
 
 
@@ -194,28 +208,14 @@ def _together(rows: Sequence[Sequence[float | None]], take: Callable[[list[float
     return tuple(points)
 
 
-def _steps(levels: Points) -> Points:
-    """How much a level rose in each column; the column before the first known one counts as level."""
-    steps: list[float | None] = []
-    before: float | None = None
-    for level in levels:
-        steps.append(None if level is None else level - (before if before is not None else level))
-        before = level if level is not None else before
-    return tuple(steps)
-
-
 def _breakdown(columns: Sequence[Columns]) -> tuple[Points, Points, Points]:
     """Mean queue, prefill and frontend of the requests that finished in each column."""
     queue: list[float | None] = []
     prefill: list[float | None] = []
     frontend: list[float | None] = []
-    count = len(columns[0].edges) - 1 if columns else 0
-    for k in range(count):
-        sums = [
-            _added(one.sums(one.server.histogram(quantity), k) for one in columns)
-            for quantity in (Quantity.E2E, Quantity.QUEUE, Quantity.PREFILL, Quantity.INFERENCE)
-        ]
-        parts = parts_of(sums[0], sums[1], sums[2], sums[3])
+    of = [_all_sums(columns, one) for one in (Quantity.E2E, Quantity.QUEUE, Quantity.PREFILL, Quantity.INFERENCE)]
+    for sums in zip(*of, strict=True):
+        parts = parts_of(*sums)
         for points, part in zip((queue, prefill, frontend), parts or (None, None, None), strict=True):
             points.append(part)
     return tuple(queue), tuple(prefill), tuple(frontend)
@@ -225,71 +225,45 @@ def _make_up(columns: Sequence[Columns]) -> tuple[Points, Points]:
     """Decode and prefill tokens per step in each column."""
     decode: list[float | None] = []
     prefill: list[float | None] = []
-    count = len(columns[0].edges) - 1 if columns else 0
-    for k in range(count):
-        steps = _added(one.sums(one.server.histogram(Quantity.ITERATION_TOKENS), k) for one in columns)
-        made = [one.grown(one.server.total(Quantity.GENERATION_TOKENS), k) for one in columns]
-        if steps is None or steps[1] <= 0 or steps[0] != steps[0]:
+    made = [one.grown(one.server.total(Quantity.GENERATION_TOKENS)) for one in columns]
+    for k, steps in enumerate(_all_sums(columns, Quantity.ITERATION_TOKENS)):
+        known = [tokens for row in made if (tokens := row[k]) is not None]
+        if steps is None or steps[1] <= 0 or steps[0] != steps[0] or not known:
             decode.append(None)
             prefill.append(None)
             continue
-        generated = min(sum(tokens for tokens in made if tokens is not None), steps[0])
+        generated = min(sum(known), steps[0])
         decode.append(generated / steps[1])
         prefill.append((steps[0] - generated) / steps[1])
     return tuple(decode), tuple(prefill)
 
 
-def _added(found: Iterable[tuple[float, float] | None]) -> tuple[float, float] | None:
+def _all_sums(columns: Sequence[Columns], quantity: Quantity) -> list[_Sums | None]:
+    rows = [one.sums(one.server.histogram(quantity)) for one in columns]
+    return rows[0] if len(rows) == 1 else [_added(column) for column in zip(*rows, strict=True)]
+
+
+def _added(found: Iterable[_Sums | None]) -> _Sums | None:
     known = [one for one in found if one is not None]
     return (sum(total for total, _ in known), sum(count for _, count in known)) if known else None
 
 
-def _cards(
-    history: CardHistory,
-    now_s: float,
-    edges: Sequence[float],
-    name: str,
-    take: Callable[[list[float]], float],
-) -> Points:
+def _cards(history: CardHistory, track: Track, now_s: float, edges: Sequence[float]) -> Points:
+    """The highest reading in each column."""
     readings = history.visible(now_s)
-    if not readings:
-        return (None,) * (len(edges) - 1)
-    numbers = [bisect_right(history.at_s, edge, 0, readings) - 1 for edge in edges]
-    counted = cards_counted(history, readings - 1)
-    rows: list[list[float | None]] = []
-    for card in counted:
-        track = card.numbers[name]
-        row: list[float | None] = []
-        for k in range(len(edges) - 1):
-            first, last = numbers[k] + 1, numbers[k + 1]
-            if first > last:  # no reading in this column: the one before holds for a while
-                fresh = last >= 0 and edges[k + 1] - history.at_s[last] <= max(GAP_INTERVALS, edges[k + 1] - edges[k])
-                row.append(track.at(last) if fresh else None)
-            else:
-                row.append(track.high(first, last))
-        rows.append(row)
-    return _all_known(rows, take)
-
-
-def cards_counted(history: CardHistory, last: int) -> list[Card]:
-    """The cards in use by a watched server where NVML tells, else all of the host."""
-    cards = list(history.cards.values())
-    serving = [card for card in cards if (fact := card.facts.at(last)) is not None and fact.serving]
-    return serving or cards
-
-
-def _all_known(rows: Sequence[Sequence[float | None]], take: Callable[[list[float]], float]) -> Points:
-    """A total of cards is known only where every card is."""
+    at_edges = [bisect_right(history.at_s, edge, 0, readings) - 1 for edge in edges]
     points: list[float | None] = []
-    for column in zip(*rows, strict=True):
-        known = [value for value in column if value is not None]
-        points.append(take(known) if known and len(known) == len(column) else None)
+    for k, edge in enumerate(edges[1:]):
+        first, last = at_edges[k] + 1, at_edges[k + 1]
+        # without a reading of its own the one before still holds, for a while
+        holds = first <= last or (last >= 0 and edge - history.at_s[last] <= history.patience_s)
+        points.append(track.high(min(first, last), last) if holds else None)
     return tuple(points)
 
 
 def _marks(happenings: Sequence[Happening], edges: Sequence[float]) -> tuple[tuple[int, str], ...]:
-    marks = []
-    for happening in happenings:
-        if happening.kind in ("restart", "outage", "mark") and edges[0] < happening.at_s <= edges[-1]:
-            marks.append((bisect_left(edges, happening.at_s) - 1, happening.kind))
-    return tuple(marks)
+    return tuple(
+        (bisect_left(edges, happening.at_s) - 1, happening.kind)
+        for happening in happenings
+        if edges[0] < happening.at_s <= edges[-1]
+    )

@@ -38,7 +38,11 @@ class Pool:
 def pool(server: ServerHistory, last: int, max_model_len: int | None) -> Pool:
     """The pool as it was on page `last`."""
     track = server.labels.get(Quantity.CACHE_CONFIG)
-    rows = [vllm.labels(series) for series in track.at(last) or ()] if track is not None else []
+    by_engine: dict[str, dict[str, str]] = {}  # API servers that share an engine all tell of it
+    for series in (track.at(last) or ()) if track is not None else ():
+        meaning = vllm.meaning(series)
+        by_engine[meaning.engine if meaning is not None else ""] = vllm.labels(series)
+    rows = list(by_engine.values())
     if not rows:
         return Pool(None, None, None, None, None)
     first = rows[0]
@@ -87,10 +91,10 @@ def kv(window: Window, now_s: float) -> Kv:
     pools: list[Pool] = []
     held: list[float | None] = []
     sizes: list[float | None] = []
-    for one in window.stretches:
+    for one in window.answering:
         identity = one.server.identity(now_s)
         mine = pool(one.server, one.last, identity.max_model_len if identity is not None else None)
-        latest = [track.at(one.last) for track in one.server.engines(Quantity.KV_USED).values()]
+        latest = [track.at(one.last) for track in one.server.engines(Quantity.KV_USED, one.last).values()]
         engines = [ratio for ratio in latest if ratio is not None]
         ratios += engines
         pools.append(mine)

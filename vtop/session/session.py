@@ -7,19 +7,30 @@ than its instant, so a session read to its end gives for any earlier moment what
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from vtop import units
 from vtop.metrics.vllm import Quantity
-from vtop.recording import AnyEvent, End, Gpu, Identity, Mark, Note, Outage, Scrape, Start
+from vtop.recording import (
+    AnyEvent,
+    End,
+    Gpu,
+    Host,
+    Identity,
+    Load,
+    Mark,
+    Note,
+    Outage,
+    Request,
+    Scrape,
+    Start,
+)
 from vtop.session import breakdown, charts, kv, latency, status
-from vtop.session.cards import Card, CardHistory
+from vtop.session.cards import CardHistory
 from vtop.session.frame import (
     Count,
     EnginePart,
     Frame,
-    GpuPart,
-    Gpus,
     Happening,
     Preemption,
     Requests,
@@ -27,13 +38,16 @@ from vtop.session.frame import (
     Status,
     View,
 )
+from vtop.session.load import LoadHistory, target_words
 from vtop.session.server import ServerHistory
-from vtop.session.window import Stretch, Window, gauge
+from vtop.session.window import Window, window
 
 HAPPENINGS_SHOWN = 200
 
 # which server's status speaks for the session, gravest first
 _GRAVITY = ("down", "unhealthy", "blind", "frozen", "waiting", "busy", "idle")
+
+_MARKED = ("restart", "outage", "mark")  # kinds of happening that stand in the charts
 
 _PREEMPTION_WORDS = (("KV", Quantity.KV_USED, units.percent), ("running", Quantity.RUNNING, units.count))
 
@@ -46,9 +60,10 @@ class Session:
         self.end_s = 0.0  # of the latest line
         self.finished = False
         self.servers = [ServerHistory(target, start.interval_s) for target in start.servers]
-        self.cards = CardHistory()
+        self.cards = CardHistory(start.interval_s)
+        self.load = LoadHistory()
         self._happenings: list[tuple[float, Happening]] = []  # with the t from which it is known
-        self._gpu_notes: list[tuple[float, str]] = []
+        self._marks: list[tuple[float, Happening]] = []  # those of them that stand in the charts
 
     # --- what happened -------------------------------------------------------------------------------------------
 
@@ -60,6 +75,12 @@ class Session:
                     self._apply_scrape(event)
             case Gpu():
                 self.cards.apply(event)
+            case Request():
+                self.load.apply_request(event)
+            case Load():
+                self._apply_load(event)
+            case Host():
+                self.load.apply_host(event)
             case Outage():
                 if self._known(event.server):
                     self._apply_outage(event)
@@ -70,7 +91,7 @@ class Session:
                 self._happen(event.t, event.t, "mark", event.text or "mark")
             case Note():
                 if event.source == "gpu":
-                    self._gpu_notes.append((event.t, event.text))
+                    self.cards.apply_note(event)
                 self._happen(event.t, event.t, "note", event.text)
             case End():
                 self.finished = True
@@ -99,18 +120,31 @@ class Session:
             self._happen(scrape.t, scrape.at_s, "note", f"{who}{lines} of /metrics not understood: {scrape.first_bad}")
         if page and not restarted:
             self._note_preemption(server, scrape, page, who)
+            self._note_vanished(server, scrape, page, who)
 
     def _note_preemption(self, server: ServerHistory, scrape: Scrape, page: int, who: str) -> None:
         track = server.total(Quantity.PREEMPTIONS)
-        before, now = (track.at(page - 1), track.at(page)) if track is not None else (None, None)
-        if before is None or now is None or now <= before:
+        if track is None or not track.page or track.page[-1] != page or not (grown := track.grown(page - 1, page)):
             return
-        words = [f"{who}preempted {units.count(now - before)}"]
+        words = [f"{who}preempted {units.count(grown)}"]
         for name, quantity, form in _PREEMPTION_WORDS:
             track = server.total(quantity)
             if track is not None:
                 words.append(f"{name} {form(track.at(page - 1))} → {form(track.at(page))}")
         self._happen(scrape.t, scrape.at_s, "preemption", ", ".join(words))
+
+    def _note_vanished(self, server: ServerHistory, scrape: Scrape, page: int, who: str) -> None:
+        """All requests gone at once and none of them finished. Of a single one a page cannot tell: it is no atomic
+        snapshot."""
+        running, waiting = server.total(Quantity.RUNNING), server.total(Quantity.WAITING)
+        if running is None or waiting is None or running.page[-1] != page or running.at(page) or waiting.at(page):
+            return
+        before = running.at(page - 1) or 0.0
+        finished = [server.total(Quantity.FINISHED, part) for part in server.parts(Quantity.FINISHED)]
+        grown = [track.grown(page - 1, page) for track in finished if track is not None]
+        if before >= 2 and grown and not any(grown):
+            why = "aborted, cancelled by their clients, or the engine was put to sleep"
+            self._happen(scrape.t, scrape.at_s, "note", f"{who}{before:.0f} requests vanished unfinished: {why}")
 
     def _apply_outage(self, outage: Outage) -> None:
         server = self.servers[outage.server]
@@ -120,8 +154,17 @@ class Session:
             said = f"{self._who(outage.server)}no page: {outage.detail or outage.reason}"
             self._happen(outage.t, outage.at_s, "outage", said)
 
+    def _apply_load(self, load: Load) -> None:
+        self.load.apply_load(load)
+        words = {"begin": load.spec, "steady": "warm-up is over", "change": target_words(load)}
+        text = words.get(load.state, f"phase {load.phase + 1} ended: {load.reason or 'done'}")
+        self._happen(load.t, load.t, "phase", f"load {text}" if load.state == "begin" else text)
+
     def _happen(self, t: float, at_s: float, kind: str, text: str) -> None:
-        self._happenings.append((t, Happening(at_s, kind, text)))
+        known = (t, Happening(at_s, kind, text))
+        self._happenings.append(known)
+        if kind in _MARKED:
+            self._marks.append(known)
 
     def _who(self, server: int) -> str:
         return f"{self.start.servers[server].url}: " if len(self.servers) > 1 else ""
@@ -132,47 +175,42 @@ class Session:
     # --- what there is to see ------------------------------------------------------------------------------------
 
     def frame(self, now_s: float, view: View = View()) -> Frame:  # noqa: B008 - frozen
-        stretches = []
-        for server in self.servers:
-            pages = server.window(now_s, view.window_s)
-            if pages is not None:
-                stretches.append(Stretch(server, *pages))
-        window = Window(tuple(stretches))
-        seen = bisect_right(self._happenings, now_s, key=lambda known: known[0])
-        happenings = tuple(happening for _, happening in self._happenings[max(0, seen - HAPPENINGS_SHOWN) : seen])
+        pages = window(self.servers, now_s, view.window_s)
+        happenings = _until(self._happenings, now_s, HAPPENINGS_SHOWN)
         servers = tuple(self._server(index, now_s) for index in range(len(self.servers)))
-        waiting = window.gauge(Quantity.WAITING)
-        preempted = window.count(Quantity.PREEMPTIONS)
+        waiting = pages.gauge(Quantity.WAITING)
+        preempted = pages.count(Quantity.PREEMPTIONS)
         return Frame(
             now_s=now_s,
             unix_s=self.start.unix_s + now_s,
             start_unix_s=self.start.unix_s,
             interval_s=self.start.interval_s,
-            window_s=window.seconds,
+            window_s=pages.seconds,
             asked_window_s=view.window_s,
             status=_gravest(servers),
             origin=self.start.origin,
             servers=servers,
-            engines=_engines(window, self.servers),
+            engines=_engines(pages, self.servers),
             requests=Requests(
-                running=window.gauge(Quantity.RUNNING),
+                running=pages.gauge(Quantity.RUNNING),
                 waiting=waiting,
-                waiting_by_reason=_parts(window, Quantity.WAITING_BY_REASON, window.now),
-                finished=_total_of_parts(window, Quantity.FINISHED),
-                finished_by_reason=_parts(window, Quantity.FINISHED, window.delta),
-                rejected=_total_of_parts(window, Quantity.REJECTED),
+                waiting_by_reason=pages.by_part(Quantity.WAITING_BY_REASON, pages.now),
+                finished=pages.count_of_parts(Quantity.FINISHED),
+                finished_by_reason=pages.by_part(Quantity.FINISHED, pages.delta),
+                rejected=pages.count_of_parts(Quantity.REJECTED),
             ),
-            kv=kv.kv(window, now_s),
-            prompt_tokens=window.count(Quantity.PROMPT_TOKENS),
-            generation_tokens=window.count(Quantity.GENERATION_TOKENS),
-            iteration=latency.iteration(window),
-            ttft=breakdown.ttft(window, waiting),
-            latencies=latency.latencies(window),
-            prefix_cache=latency.prefix_cache(window, preempted.in_window),
-            preemption=_preemption(window, preempted),
-            gpus=self._gpus(now_s, view.window_s),
+            kv=kv.kv(pages, now_s),
+            prompt_tokens=pages.count(Quantity.PROMPT_TOKENS),
+            generation_tokens=pages.count(Quantity.GENERATION_TOKENS),
+            iteration=latency.iteration(pages),
+            ttft=breakdown.ttft(pages, waiting),
+            latencies=latency.latencies(pages),
+            prefix_cache=latency.prefix_cache(pages, preempted.in_window),
+            preemption=_preemption(pages, preempted),
+            gpus=self.cards.part(now_s, view.window_s, local=any(target.local for target in self.start.servers)),
             happenings=happenings,
-            charts=charts.charts(self.servers, self.cards, happenings, now_s, view),
+            charts=charts.charts(self.servers, self.cards, _until(self._marks, now_s), now_s, view),
+            load=self.load.part(now_s),
         )
 
     def _server(self, index: int, now_s: float) -> ServerPart:
@@ -191,7 +229,7 @@ class Session:
             models=identity.models if identity is not None and identity.models else server.models(last),
             version=identity.version if identity is not None else None,
             max_model_len=identity.max_model_len if identity is not None else None,
-            uptime_s=self.start.unix_s + now_s - started_s if started_s is not None else None,
+            uptime_s=max(0.0, self.start.unix_s + now_s - started_s) if started_s is not None else None,
             age_s=now_s - server.at_s[last] if pages else None,
             took_s=server.took_s[last] if pages else None,
             page_bytes=server.bytes[last] if pages else None,
@@ -199,36 +237,15 @@ class Session:
             tries=status.tries_since(server, now_s),
             outages=bisect_right(server.broken_t, now_s),
             restarts=bisect_right(server.restarts, last),
-            engines=len(server.engines(Quantity.RUNNING)),
+            engines=len(server.engines(Quantity.RUNNING, last)),
             note=identity.note if identity is not None else None,
         )
 
-    def _gpus(self, now_s: float, window_s: float) -> Gpus:
-        seen = bisect_right(self._gpu_notes, now_s, key=lambda note: note[0])
-        note = self._gpu_notes[seen - 1] if seen else None
-        local = any(target.local for target in self.start.servers)
-        pages = self.cards.window(now_s, window_s)
-        if pages is None:
-            return Gpus((), note[1] if note else None, local, None, None, 0, None)
-        first, last = pages
-        cards = tuple(
-            _card(card, first, last, now_s - self.cards.at_s[last])
-            for card in sorted(self.cards.cards.values(), key=lambda card: card.index)
-            if card.facts.at(last) is not None
-        )
-        counted = charts.cards_counted(self.cards, last)
-        powers = [card.numbers["power_w"].at(last) for card in counted]
-        limits = [card.numbers["power_limit_w"].at(last) for card in counted]
-        recent = note[1] if note is not None and note[0] > self.cards.t[last] else None
-        return Gpus(
-            cards=cards,
-            note=recent,
-            local=local,
-            power_w=_whole(powers),
-            power_limit_w=_whole(limits),
-            counted=len(counted),
-            age_s=now_s - self.cards.at_s[last],
-        )
+
+def _until(known: Sequence[tuple[float, Happening]], now_s: float, most: int | None = None) -> tuple[Happening, ...]:
+    """What was known by an instant, the latest `most` of it."""
+    seen = bisect_right(known, now_s, key=lambda one: one[0])
+    return tuple(happening for _, happening in known[max(0, seen - most) if most is not None else 0 : seen])
 
 
 def _gravest(servers: Sequence[ServerPart]) -> Status:
@@ -241,14 +258,12 @@ def _gravest(servers: Sequence[ServerPart]) -> Status:
 
 def _engines(window: Window, servers: Sequence[ServerHistory]) -> tuple[EnginePart, ...]:
     rows = []
-    for one in window.stretches:
-        waiting = one.server.engines(Quantity.WAITING)
-        used = one.server.engines(Quantity.KV_USED)
-        generated = one.server.engines(Quantity.GENERATION_TOKENS)
-        for name, running in one.server.engines(Quantity.RUNNING).items():
-            track = generated.get(name)
-            begin, end = (track.at(one.first), track.at(one.last)) if track is not None else (None, None)
-            grown = end - begin if begin is not None and end is not None else None
+    for one in window.answering:
+        waiting = one.server.engines(Quantity.WAITING, one.last)
+        used = one.server.engines(Quantity.KV_USED, one.last)
+        generated = one.server.engines(Quantity.GENERATION_TOKENS, one.last)
+        for name, running in one.server.engines(Quantity.RUNNING, one.last).items():
+            grown = generated[name].grown(one.first, one.last) if name in generated else None
             rows.append(
                 EnginePart(
                     server=servers.index(one.server),
@@ -262,75 +277,15 @@ def _engines(window: Window, servers: Sequence[ServerHistory]) -> tuple[EnginePa
     return tuple(rows)
 
 
-def _parts(
-    window: Window, quantity: Quantity, ask: Callable[[Quantity, str], float | None]
-) -> tuple[tuple[str, float], ...]:
-    names = {part for one in window.stretches for part in one.server.parts(quantity)}
-    found = [(part, ask(quantity, part)) for part in sorted(names)]
-    return tuple((part, value) for part, value in found if value)
-
-
-def _total_of_parts(window: Window, quantity: Quantity) -> Count:
-    """A counter that is exported only by part."""
-    names = {part for one in window.stretches for part in one.server.parts(quantity)}
-    counts = [window.count(quantity, part) for part in names]
-    return Count(
-        in_window=_sum_known([count.in_window for count in counts]),
-        per_s=_sum_known([count.per_s for count in counts]),
-        since_start=_sum_known([count.since_start for count in counts]),
-    )
-
-
 def _preemption(window: Window, count: Count) -> Preemption:
     latest = []
     for one in window.stretches:
         track = one.server.total(Quantity.PREEMPTIONS)
-        rises = track.changes(0, one.last) if track is not None else []
-        if rises:
-            latest.append(one.server.at_s[rises[-1][0]])
+        rise = track.last_rise(one.last) if track is not None else None
+        if rise is not None:
+            latest.append(one.server.at_s[rise])
     return Preemption(
         count=count,
         latest_at_s=max(latest, default=None),
         interval_s=window.seconds / count.in_window if count.in_window else None,
     )
-
-
-def _card(card: Card, first: int, last: int, age_s: float) -> GpuPart:
-    fact = card.facts.at(last)
-    assert fact is not None
-    now = {name: track.at(last) for name, track in card.numbers.items()}
-    energy = card.numbers["energy_j"]
-    begin, end = energy.at(first), energy.at(last)
-    used, total = now["mem_used_bytes"], now["mem_total_bytes"]
-    return GpuPart(
-        index=card.index,
-        uuid=card.uuid,
-        name=fact.name,
-        serving=fact.serving,
-        lost=fact.lost,
-        util_ratio=now["util_ratio"],
-        mem_used_bytes=int(used) if used is not None else None,
-        mem_total_bytes=int(total) if total is not None else None,
-        power=gauge(now["power_w"], card.numbers["power_w"].each(first, last)),
-        power_kind=fact.power_kind,
-        power_limit_w=now["power_limit_w"],
-        energy_j=end - begin if begin is not None and end is not None and end >= begin else None,
-        temp_c=now["temp_c"],
-        sm_mhz=now["sm_mhz"],
-        sm_max_mhz=now["sm_max_mhz"],
-        mem_mhz=now["mem_mhz"],
-        mem_max_mhz=now["mem_max_mhz"],
-        throttle=fact.throttle,
-        age_s=age_s,
-    )
-
-
-def _whole(values: Sequence[float | None]) -> float | None:
-    """A sum that is known only where every part is."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None
-
-
-def _sum_known(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None

@@ -3,7 +3,7 @@
 waiting    no page yet                    down   it answered before and does not now
 unhealthy  /metrics answers, /health does not say 200: the numbers may be those of a dead engine
 blind      a page without vLLM's series   frozen requests run and no counter has moved for a while
-idle       no request runs or waits       busy   requests run or wait
+idle       no request runs or waits       busy   requests run or wait, or ran since the page before
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from vtop import units
 from vtop.metrics.vllm import Quantity
 from vtop.session.frame import Status
-from vtop.session.server import GAP_INTERVALS, ServerHistory
+from vtop.session.server import ServerHistory
 
 FROZEN_AFTER_S = 5.0  # vLLM's gauges stand still after a mass abort; a long prefill also looks like this
 
@@ -45,7 +45,7 @@ def status(server: ServerHistory, index: int, now_s: float) -> Status:
         tries = tries_since(server, now_s)
         said = f"no answer for {units.seconds(age_s)}: {latest.detail or latest.reason} (try {tries})"
         return Status("down", said, index, fresh=False)
-    if age_s > GAP_INTERVALS * server.interval_s + server.took_s[last]:
+    if age_s > server.patience_s(last):
         return Status("down", f"no answer for {units.seconds(age_s)}", index, fresh=False)
     health = server.health.at(last)
     if health not in (None, 200):
@@ -61,15 +61,18 @@ def tries_since(server: ServerHistory, now_s: float) -> int:
     """Attempts that failed since the latest page."""
     pages, outages = server.visible(now_s), server.outages_by(now_s)
     since = server.t[pages - 1] if pages else -1.0
-    return sum(1 for outage in server.outages[max(0, outages - 10_000) : outages] if outage.t > since)
+    return outages - server.outages_by(since)
 
 
 def _at_work(server: ServerHistory, index: int, last: int) -> Status:
     running = _now(server, Quantity.RUNNING, last)
     waiting = _now(server, Quantity.WAITING, last)
-    if not running and not waiting:
-        return Status("idle", "idle: no request runs or waits", index)
     moved = server.last_progress(last)
+    if not running and not waiting:
+        if last > 0 and moved == last:  # short requests, one after another: none runs while the page is made
+            return Status("busy", "no request runs at this instant, tokens came since the page before", index)
+        said = "no request runs or waits" if running is not None else "no request since the server started"
+        return Status("idle", f"idle: {said}", index)
     still_s = server.at_s[last] - server.at_s[moved if moved is not None else 0]
     if still_s >= FROZEN_AFTER_S:
         said = (

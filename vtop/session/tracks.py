@@ -7,9 +7,12 @@ instant as if the rest had not happened.
 
 from __future__ import annotations
 
+import math
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import compress
+from operator import ne
 from typing import Generic, TypeVar
 
 from vtop.metrics.histogram import Histogram
@@ -18,19 +21,26 @@ T = TypeVar("T")
 
 
 class Track:
-    """One number. Not known (None) until its first page, and where it was missing from a page."""
+    """One number. Not known (None) until its first page, and where it was missing from a page.
 
-    __slots__ = ("page", "value")
+    `began` is what it grew from when it appeared on a later page than the first; None when that is not known.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("began", "page", "value")
+
+    def __init__(self, began: float | None = None) -> None:
+        self.began = began
         self.page = array("I")
         self.value = array("d")  # NaN: missing
 
-    def put(self, page: int, value: float) -> None:
+    def put(self, page: int, value: float) -> bool:
+        """True when this changed it."""
         values = self.value
-        if not values or (values[-1] != value and (value == value or values[-1] == values[-1])):
-            self.page.append(page)
-            values.append(value)
+        if values and (values[-1] == value or (value != value and values[-1] != values[-1])):
+            return False
+        self.page.append(page)
+        values.append(value)
+        return True
 
     def at(self, page: int) -> float | None:
         place = bisect_right(self.page, page) - 1
@@ -39,16 +49,31 @@ class Track:
         value = self.value[place]
         return value if value == value else None
 
-    def first_known(self, page: int) -> float | None:
-        """The earliest value there is, not looking past `page`."""
-        for place in range(bisect_right(self.page, page)):
-            if self.value[place] == self.value[place]:
-                return self.value[place]
+    def base(self, first: int, last: int) -> float | None:
+        """What growth over the pages first to last counts from: the value on page first; where that is missing, what
+        the number began with, or its earliest value from there on."""
+        value = self.at(first)
+        if value is not None or first > last:
+            return value
+        place = max(bisect_right(self.page, first) - 1, 0)
+        if self.began is not None and len(self.page) and first < self.page[0] <= last:
+            return self.began
+        for at in range(place, bisect_right(self.page, last)):
+            if self.value[at] == self.value[at]:
+                return self.value[at]
         return None
+
+    def grown(self, first: int, last: int) -> float | None:
+        """How much a counter grew after page first and up to page last."""
+        end = self.at(last)
+        begin = self.base(first, last) if end is not None else None
+        return end - begin if end is not None and begin is not None else None
 
     def each(self, first: int, last: int) -> list[float]:
         """The known values on the pages first to last, one per page."""
         low, high = bisect_right(self.page, first) - 1, bisect_right(self.page, last)
+        if high - low == last - first + 1 and low >= 0:  # another value on every page
+            return [value for value in self.value[low:high] if value == value]
         values: list[float] = []
         for place in range(max(low, 0), high):
             value = self.value[place]
@@ -64,51 +89,105 @@ class Track:
         known = [value for value in self.value[max(low, 0) : high] if value == value]
         return max(known, default=None)
 
-    def changes(self, first: int, last: int) -> list[tuple[int, float]]:
-        """(page, value) of the changes on the pages after first and up to last."""
-        low, high = bisect_right(self.page, first), bisect_right(self.page, last)
-        return [(self.page[place], self.value[place]) for place in range(low, high)]
+    def last_rise(self, last: int) -> int | None:
+        """The latest page, up to last, on which a counter was higher than before."""
+        above: int | None = None  # an entry that was a rise if the known value before it is lower
+        for place in range(bisect_right(self.page, last) - 1, -1, -1):
+            value = self.value[place]
+            if value != value:
+                continue
+            if above is not None and value < self.value[above]:
+                return self.page[above]
+            above = place
+        return self.page[above] if above is not None and self.began is not None and self.value[above] else None
 
 
 class HistogramTrack:
-    """One histogram, as counted since the session began (a restart of the server goes on where it stood)."""
+    """One histogram, as counted since the session began (a restart of the server goes on where it stood).
 
-    __slots__ = ("count", "le", "n", "page", "sum")
+    `began`: it appeared on a later page than the first, so it began empty there.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_buckets", "_latest", "_le", "_le_page", "_unknown", "began", "count", "page", "sum")
+
+    def __init__(self, began: bool = False) -> None:
+        self.began = began
         self.page = array("I")
         self.sum = array("d")
         self.count = array("d")
-        self.n: list[Sequence[int]] = []
-        self.le: list[tuple[float, ...]] = []
+        self._unknown = array("I")  # places where the sum is not known
+        self._le: list[tuple[float, ...]] = []  # bounds, and from which page on
+        self._le_page = array("I")
+        self._buckets: list[list[Track]] = []  # for each of these, the counts of its buckets
+        self._latest: Sequence[int] = ()
 
     def put(self, page: int, le: tuple[float, ...], sum: float, count: float, n: Sequence[int]) -> None:
-        if self.page and self.page[-1] == page:
-            self.sum[-1], self.count[-1], self.n[-1], self.le[-1] = sum, count, n, le
-            return
+        if sum != sum:
+            self._unknown.append(len(self.page))
         self.page.append(page)
         self.sum.append(sum)
         self.count.append(count)
-        self.n.append(n)
-        self.le.append(le)
+        if not self._le or (self._le[-1] is not le and self._le[-1] != le):
+            self._le.append(le)
+            self._le_page.append(page)
+            self._buckets.append([Track() for _ in range(len(le) + 1)])
+            self._latest = [-1] * (len(le) + 1)
+        if len(n) != len(self._latest):
+            return  # no page of a server says so; what a hand wrote is not counted
+        for bucket, now in compress(zip(self._buckets[-1], n, strict=True), map(ne, n, self._latest)):
+            bucket.page.append(page)
+            bucket.value.append(now)
+        self._latest = n
 
-    def sums(self, first: int, last: int) -> tuple[float, float]:
-        """(sum, count) of what was observed after page first and up to page last; the sum NaN when not known."""
-        low, high = bisect_right(self.page, first) - 1, bisect_right(self.page, last) - 1
+    def ahead_of(self, sum: float, count: float, n: Sequence[int]) -> tuple[float, float, Sequence[int]]:
+        """How much more it has counted than these counts; nothing when it is empty."""
+        if not self.page:
+            return 0.0, 0.0, ()
+        more = self.sum[-1] - sum
+        same = len(n) == len(self._latest)
+        n = [then - now for then, now in zip(self._latest, n, strict=True)] if same else ()
+        return more if more == more else 0.0, self.count[-1] - count, n
+
+    def sums(self, first: int, last: int) -> tuple[float, float] | None:
+        """(sum, count) of what was observed after page first and up to page last; the sum NaN when not known.
+
+        None when there was no such histogram by then.
+        """
+        return self.sums_between(self.place(first), self.place(last))
+
+    def place(self, page: int) -> int:
+        """Where the counts of a page stand, for `sums_between`; -1 before the first."""
+        return bisect_right(self.page, page) - 1
+
+    def sums_between(self, low: int, high: int) -> tuple[float, float] | None:
         if high < 0:
-            return 0.0, 0.0
-        low = max(low, 0)  # a histogram that appeared within the stretch: what it began with is not of it
-        return self.sum[high] - self.sum[low], self.count[high] - self.count[low]
+            return None
+        if low >= 0:
+            sum, count = self.sum[low], self.count[low]
+        else:
+            sum, count = (0.0, 0.0) if self.began else (self.sum[0], self.count[0])
+        total = self.sum[high] - sum
+        if total < 0:  # the last digits of a large sum; anything more is a sum that fell
+            total = 0.0 if total > -1e-9 * abs(sum) else math.nan
+        elif self._unknown and bisect_right(self._unknown, high) > bisect_left(self._unknown, max(low, 0)):
+            total = math.nan
+        return total, self.count[high] - count
 
     def between(self, first: int, last: int) -> Histogram | None:
         """The histogram of what was observed after page first and up to page last."""
-        low, high = max(bisect_right(self.page, first) - 1, 0), bisect_right(self.page, last) - 1
-        if high < 0:
+        sums = self.sums(first, last)
+        epoch = bisect_right(self._le_page, last) - 1
+        if sums is None or epoch < 0:
             return None
-        le = self.le[high]
-        earlier: Sequence[int] = self.n[low] if self.le[low] == le else [0] * len(self.n[high])
-        n = tuple(float(max(0, now - then)) for now, then in zip(self.n[high], earlier, strict=True))
-        return Histogram(le, n, self.sum[high] - self.sum[low])
+        fresh = epoch > 0 or self.began  # what its buckets held on their first page was observed there
+        n = []
+        for bucket in self._buckets[epoch]:
+            end = bucket.at(last) or 0.0
+            begin = bucket.at(first)
+            if begin is None:
+                begin = 0.0 if fresh or not len(bucket.value) else bucket.value[0]
+            n.append(max(0.0, end - begin))
+        return Histogram(self._le[epoch], tuple(n), sums[0])
 
 
 class FactTrack(Generic[T]):

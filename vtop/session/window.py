@@ -6,8 +6,8 @@ exact, sums of several servers are sums of their differences, and a mean is a di
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
@@ -15,19 +15,28 @@ from vtop.metrics.histogram import Histogram
 from vtop.metrics.vllm import Quantity
 from vtop.session.frame import Count, Gauge
 from vtop.session.server import ServerHistory
+from vtop.session.tracks import Track
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """The pages first to last of one server."""
+    """The pages first to last of one server; `silent` when it stopped answering while another went on."""
 
     server: ServerHistory
     first: int
     last: int
+    silent: bool
 
     @property
     def seconds(self) -> float:
         return self.server.at_s[self.last] - self.server.at_s[self.first]
+
+    def at_instant(self, track: Track, at_s: float) -> float | None:
+        """The value that held at an instant; None before the first page and once the server had fallen silent."""
+        page = bisect_right(self.server.at_s, at_s, 0, self.last + 1) - 1
+        if page < 0 or at_s - self.server.at_s[page] > self.server.patience_s(page):
+            return None
+        return track.at(page)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +48,10 @@ class Window:
         """The longest stretch."""
         return max((one.seconds for one in self.stretches), default=0.0)
 
+    @property
+    def answering(self) -> tuple[Stretch, ...]:
+        return tuple(one for one in self.stretches if not one.silent)
+
     def delta(self, quantity: Quantity, part: str = "") -> float | None:
         """How much a counter grew in the window; None when no server exports it."""
         return _sum(_grown(one.server, quantity, part, one.first, one.last) for one in self.stretches)
@@ -48,36 +61,54 @@ class Window:
         for one in self.stretches:
             amount = _grown(one.server, quantity, part, one.first, one.last)
             grown.append(amount)
-            rates.append(amount / one.seconds if amount is not None and one.seconds > 0 else None)
+            if amount is not None and one.seconds > 0 and not one.silent:
+                rates.append(amount / one.seconds)
             since.append(_grown(one.server, quantity, part, 0, one.last))
         return Count(in_window=_sum(grown), per_s=_sum(rates), since_start=_sum(since))
 
+    def by_part(
+        self, quantity: Quantity, ask: Callable[[Quantity, str], float | None]
+    ) -> tuple[tuple[str, float], ...]:
+        """What `now` or `delta` says of each part that there is anything of."""
+        found = [(part, ask(quantity, part)) for part in self._parts(quantity)]
+        return tuple((part, value) for part, value in found if value)
+
+    def count_of_parts(self, quantity: Quantity) -> Count:
+        """A counter that is exported only by part."""
+        counts = [self.count(quantity, part) for part in self._parts(quantity)]
+        return Count(
+            in_window=_sum(count.in_window for count in counts),
+            per_s=_sum(count.per_s for count in counts),
+            since_start=_sum(count.since_start for count in counts),
+        )
+
+    def _parts(self, quantity: Quantity) -> list[str]:
+        return sorted({part for one in self.stretches for part in one.server.parts(quantity)})
+
     def now(self, quantity: Quantity, part: str = "") -> float | None:
-        """The latest value of a gauge, of all servers together."""
+        """The latest value of a gauge, of all servers that answer together."""
         values = []
-        for one in self.stretches:
+        for one in self.answering:
             track = one.server.total(quantity, part)
             values.append(track.at(one.last) if track is not None else None)
         return _sum(values)
 
     def gauge(self, quantity: Quantity, *, largest: bool = False) -> Gauge:
         """A gauge over the pages of the window: added up over servers, or the largest of them."""
-        tracks = [(one, one.server.total(quantity)) for one in self.stretches]
-        present = [(one, track) for one, track in tracks if track is not None]
-        if not present:
-            return Gauge(now=None, mean=None, median=None, low=None, high=None, n=0)
         take = max if largest else sum
-        latest = [value for one, track in present if (value := track.at(one.last)) is not None]
+        present = [
+            (one, track)
+            for one in self.stretches
+            if (track := one.server.total(quantity)) is not None and track.base(0, one.last) is not None
+        ]
+        latest = [value for one, track in present if not one.silent and (value := track.at(one.last)) is not None]
         if len(present) == 1:
             one, track = present[0]
             values = track.each(one.first, one.last)
         else:
             values = []
-            main = max(self.stretches, key=lambda one: one.last - one.first)
-            for page in range(main.first, main.last + 1):
-                at_s = main.server.at_s[page]
-                here = [track.at(_page_at(one, at_s)) for one, track in present]
-                known = [value for value in here if value is not None]
+            for at_s in _instants(present):
+                known = [value for one, track in present if (value := one.at_instant(track, at_s)) is not None]
                 if known:
                     values.append(take(known))
         return gauge(take(latest) if latest else None, values)
@@ -98,10 +129,9 @@ class Window:
 
     def sums(self, quantity: Quantity) -> tuple[float, float] | None:
         """(sum, count) of what was observed in the window; None when no server exports it."""
+        tracks = [(one, one.server.histogram(quantity)) for one in self.stretches]
         found = [
-            track.sums(one.first, one.last)
-            for one in self.stretches
-            if (track := one.server.histogram(quantity)) is not None
+            sums for one, track in tracks if track is not None and (sums := track.sums(one.first, one.last)) is not None
         ]
         if not found:
             return None
@@ -126,22 +156,28 @@ def gauge(now: float | None, values: Sequence[float]) -> Gauge:
     return Gauge(now=now, mean=fmean(values), median=median(values), low=min(values), high=max(values), n=len(values))
 
 
+def window(servers: Sequence[ServerHistory], now_s: float, window_s: float) -> Window:
+    """The window that ends with the latest page of any server."""
+    seen = [(server, pages - 1) for server in servers if (pages := server.visible(now_s))]
+    end_s = max((server.at_s[last] for server, last in seen), default=0.0)
+    stretches = []
+    for server, last in seen:
+        first = min(bisect_left(server.at_s, end_s - window_s - 1e-9, 0, last + 1), last)
+        stretches.append(Stretch(server, first, last, end_s - server.at_s[last] > server.patience_s(last)))
+    return Window(tuple(stretches))
+
+
 def _grown(server: ServerHistory, quantity: Quantity, part: str, first: int, last: int) -> float | None:
     track = server.total(quantity, part)
-    if track is None:
-        return None
-    end = track.at(last)
-    if end is None:
-        return None
-    begin = track.at(first)
-    if begin is None:  # it was missing at the beginning: count from the first page that has it
-        begin = track.first_known(last)
-    return None if begin is None else end - begin
+    return track.grown(first, last) if track is not None else None
 
 
-def _page_at(one: Stretch, at_s: float) -> int:
-    """The page of another server that was the latest at an instant."""
-    return max(one.first, bisect_right(one.server.at_s, at_s, 0, one.last + 1) - 1)
+def _instants(present: Sequence[tuple[Stretch, Track]]) -> Sequence[float]:
+    """The instants of the pages of the server with most of them in the window."""
+    if not present:
+        return ()
+    main = max((one for one, _ in present), key=lambda one: one.last - one.first)
+    return main.server.at_s[main.first : main.last + 1]
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

@@ -7,30 +7,32 @@ frame at the playhead to the board.
 from __future__ import annotations
 
 import asyncio
-import select
 import signal
-import sys
 import time
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from textual.app import App, ComposeResult
-from textual.binding import Binding, BindingType
+from textual.app import App, ComposeResult, SystemCommand
+from textual.binding import BindingType
+from textual.filter import LineFilter, NoColor
 from textual.reactive import var
+from textual.screen import Screen
 from textual.theme import Theme
 
 from vtop import units
 from vtop.draw import look as looks
 from vtop.draw import screen
-from vtop.draw.look import Look
+from vtop.draw.look import Look, clean
 from vtop.errors import VtopError
-from vtop.recording import LiveRecording, Mark, Playhead, Recording
+from vtop.recording import LiveRecording, Mark, Note, Playhead, Recording
 from vtop.session.frame import View
 from vtop.session.session import Session
-from vtop.ui import picture
+from vtop.ui import picture, terminal
 from vtop.ui.board import Board, Scene
 from vtop.ui.help import HelpScreen
-from vtop.ui.terminal import ExactScreen
+from vtop.ui.keys import KEYS
 
 TICK_S = 0.25
 FOLD_FOR_S = 0.08  # a long file is taken in slices, so that keys answer meanwhile
@@ -46,30 +48,7 @@ class VtopApp(App[None]):
     ENABLE_COMMAND_PALETTE = True
     TITLE = "vtop"
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "quit", "quit", id="quit"),
-        Binding("ctrl+c", "quit", "quit", show=False, priority=True, id="interrupt"),
-        Binding("space", "pause", "pause", id="pause"),
-        Binding("left", "scrub(-1)", "back", id="back"),
-        Binding("right", "scrub(1)", "forward", id="forward"),
-        Binding("shift+left", "scrub(-10)", "far back", show=False, id="far-back"),
-        Binding("shift+right", "scrub(10)", "far forward", show=False, id="far-forward"),
-        Binding("home", "seek_start", "beginning", show=False, id="beginning"),
-        Binding("end", "follow", "live", id="live"),
-        Binding("plus,equals_sign", "zoom(-1)", "zoom in", key_display="+", id="zoom-in"),
-        Binding("minus", "zoom(1)", "zoom out", key_display="-", id="zoom-out"),
-        Binding("right_square_bracket", "speed(1)", "faster", show=False, key_display="]", id="faster"),
-        Binding("left_square_bracket", "speed(-1)", "slower", show=False, key_display="[", id="slower"),
-        Binding("m", "mark", "mark", id="mark"),
-        Binding("r", "record", "record", id="record"),
-        Binding("s", "picture", "picture", id="picture"),
-        Binding("t", "next_theme", "theme", id="theme"),
-        Binding("tab", "choose(1)", "next panel", show=False, id="next-panel"),
-        Binding("shift+tab", "choose(-1)", "panel before", show=False, id="panel-before"),
-        Binding("enter", "enlarge", "enlarge", show=False, id="enlarge"),
-        Binding("escape", "shrink", "back", show=False, id="shrink"),
-        Binding("question_mark", "help", "what is this number", key_display="?", id="help"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [key.binding() for key in KEYS]
 
     scene: var[Scene | None] = var(None, init=False)
     look: var[Look | None] = var(None, init=False)
@@ -86,15 +65,18 @@ class VtopApp(App[None]):
         window_s: float = 300.0,
         hidden: frozenset[str] = frozenset(),
     ) -> None:
-        super().__init__()
+        super().__init__(driver_class=terminal.Terminal)
         self.recording = recording
         self.playhead = playhead
         self.session = session if session is not None else Session(recording.start)
         self._live = recording if isinstance(recording, LiveRecording) else None
         self._hidden = hidden
+        self._board = Board(hidden)
         self._window_s = window_s
         self._drawn_at_s = -1.0
         self._drawn_clock = 0.0
+        self._troubles: list[str] = []  # of the recording, still to be said
+        self.left = "quit"  # why the screen was left
         for name in looks.names():
             self.register_theme(chrome(looks.load(name)))
         self.set_reactive(VtopApp.look, look)
@@ -102,38 +84,52 @@ class VtopApp(App[None]):
 
     # --- the parts of the screen -----------------------------------------------------------------------------------
 
-    def get_default_screen(self) -> ExactScreen:
-        return ExactScreen()
+    def get_default_screen(self) -> terminal.ExactScreen:
+        return terminal.ExactScreen()
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        if self.look is not None and not self.look.colour:
+            return [NoColor()]  # Textual's own answer to NO_COLOR is grey, which is colour codes again
+        return super().get_line_filters()
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """The palette: what the keys do, by name, and every theme."""
+        for key in KEYS:
+            if key.id not in ("interrupt", "palette"):
+                yield SystemCommand(key.does, f"key {key.face}", partial(self.run_action, key.action))
+        for name in looks.names():
+            yield SystemCommand(f"theme {name}", "colours", partial(setattr, self, "theme", f"vtop-{name}"))
 
     def compose(self) -> ComposeResult:
-        yield Board(self._hidden).data_bind(VtopApp.scene, VtopApp.look, VtopApp.chosen, VtopApp.only)
+        yield self._board.data_bind(VtopApp.scene, VtopApp.look, VtopApp.chosen, VtopApp.only)
+
+    def on_load(self) -> None:  # before the terminal is touched, so that it is always put back
+        if not self.is_headless:
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                loop.add_signal_handler(number, self.leave, number.name)
 
     def on_mount(self) -> None:
         self.catch_up()
         self.set_interval(TICK_S, self.catch_up)
-        if not self.is_headless:
-            loop = asyncio.get_running_loop()
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                loop.add_signal_handler(number, self.exit)
 
-    def on_resize(self) -> None:
+    def on_board_resized(self) -> None:
         self.draw()
 
     # --- time ------------------------------------------------------------------------------------------------------
 
     def catch_up(self) -> None:
         """Take what is new, four times a second, live and in replay alike."""
-        if not self.is_headless and _terminal_is_gone():
-            self.exit()
+        if not self.is_headless and terminal.is_gone():
+            self.leave("the terminal is gone")
             return
         began = time.monotonic()
         fresh = 0
-        while events := self.recording.take(SLICE):
-            for event in events:
-                self.session.apply(event)
-            fresh += len(events)
+        while taken := self.take_in():
+            fresh += taken
             if time.monotonic() - began > FOLD_FOR_S and self.session.end_s >= self.playhead.now():
                 break
+        self._say_troubles()
         now_s = self.playhead.now()
         moved = now_s != self._drawn_at_s
         if self.playhead.live and self._live is not None:  # time passes: the age of the data is news once a second
@@ -141,10 +137,21 @@ class VtopApp(App[None]):
         if moved or self.scene is None:
             self.draw()
 
+    def take_in(self) -> int:
+        """Fold the next slice of the recording; how many events it had."""
+        events = self.recording.take(SLICE)
+        for event in events:
+            self.session.apply(event)
+            if isinstance(event, Note) and event.source in ("recording", "vtop"):
+                self._troubles.append(event.text)
+        return len(events)
+
     def draw(self) -> None:
         """Make the frame at the playhead and hand it to the board."""
+        if not self._board.size:
+            return
         now_s = self.playhead.now()
-        view = View(window_s=self._window_s, columns=screen.columns_for(self.size.width, self.only))
+        view = View(window_s=self._window_s, columns=screen.columns_for(self._board.size.width, self.only))
         self._drawn_at_s, self._drawn_clock = now_s, time.monotonic()
         self.scene = Scene(self.session.frame(now_s, view), self.state_words())
 
@@ -162,7 +169,7 @@ class VtopApp(App[None]):
     # --- keys ------------------------------------------------------------------------------------------------------
 
     def action_pause(self) -> None:
-        if self.playhead.live and self._live is None:
+        if self.playhead.live and self._live is None and self.session.finished:
             self.playhead.seek(0.0)
             self.playhead.play()
         else:
@@ -170,15 +177,18 @@ class VtopApp(App[None]):
         self.draw()
 
     def action_scrub(self, steps: int) -> None:
-        """Move the playhead by a thirtieth of the window."""
+        """Move the playhead by a thirtieth of the window; at the end it is live."""
         at_s = self.playhead.now() + steps * self._window_s / 30
         if self.playhead.live:
             self.playhead.pause()
         self.playhead.seek(at_s)
+        if self.playhead.now() < at_s:
+            self.playhead.follow()
         self.draw()
 
-    def action_seek_start(self) -> None:
-        self.playhead.pause()
+    def action_beginning(self) -> None:
+        if self.playhead.live:
+            self.playhead.pause()
         self.playhead.seek(0.0)
         self.draw()
 
@@ -207,7 +217,7 @@ class VtopApp(App[None]):
         if self._live is None:
             self.say("this is a recording already", bad=True)
             return
-        if self._live.path is not None:
+        if self._live.path is not None and self._live.saving_to is not None:
             self.say(f"recording to {self._live.path} until the end (--record)")
             return
         if (path := self._live.saving_to) is not None:
@@ -217,7 +227,7 @@ class VtopApp(App[None]):
             path = self._file_name("jsonl")
             try:
                 self._live.save_to(path)
-            except VtopError as error:
+            except (VtopError, OSError) as error:
                 self.say(str(error), bad=True)
                 return
             self.say(f"recording to {path}, from the session's beginning")
@@ -245,8 +255,13 @@ class VtopApp(App[None]):
             self.look = looks.load(name, ascii=self.look.ascii, colour=self.look.colour)
 
     def action_choose(self, step: int) -> None:
-        """Go to the next panel; behind the last one there is none."""
-        names: list[str | None] = [None, *self.query_one(Board).panels()]
+        """Go to the next panel; behind the last one there is none, unless one has the whole body."""
+        if self.only is not None:
+            shown = [name for name in screen.BODY if name not in self._hidden]
+            self.only = self.chosen = shown[(shown.index(self.only) + step) % len(shown)]
+            self.draw()
+            return
+        names: list[str | None] = [None, *self._board.panels()]
         at = names.index(self.chosen) if self.chosen in names else 0
         self.chosen = names[(at + step) % len(names)]
 
@@ -255,6 +270,8 @@ class VtopApp(App[None]):
 
     def action_enlarge(self) -> None:
         """Give the chosen panel the whole body; again to give it back."""
+        if self.chosen is None and self.only is None:
+            self.say("choose a panel first: tab, or a click")
         self.only = self.chosen if self.only is None else None
         self.draw()
 
@@ -265,13 +282,22 @@ class VtopApp(App[None]):
     def action_help(self) -> None:
         self.push_screen(HelpScreen(self.chosen))
 
+    def leave(self, why: str) -> None:
+        self.left = why
+        self.exit()
+
+    def _say_troubles(self) -> None:
+        if self._troubles:
+            first, more = self._troubles[0], len(self._troubles) - 1
+            self.say(first + (f" (and {more} more)" if more else ""), bad=True)
+            self._troubles.clear()
+
     def say(self, text: str, *, bad: bool = False) -> None:
-        self.notify(text, severity="error" if bad else "information", markup=False)
+        self.notify(clean(text), severity="error" if bad else "information", markup=False)
 
     def _file_name(self, ending: str) -> Path:
         """A name that tells when; a second one in the same second gets a number."""
-        wall = time.localtime(self.session.start.unix_s + self.playhead.now())
-        stem = time.strftime("vtop-%Y%m%d-%H%M%S", wall)
+        stem = time.strftime("vtop-%Y%m%d-%H%M%S")
         path, number = Path(f"{stem}.{ending}"), 2
         while path.exists():
             path, number = Path(f"{stem}-{number}.{ending}"), number + 1
@@ -300,14 +326,5 @@ def chrome(look: Look) -> Theme:
         panel=shown("panel"),
         dark=look.dark,
         ansi=ansi,
+        variables={"ansi-background": "ansi_default", "ansi-foreground": "ansi_default"} if ansi else {},
     )
-
-
-def _terminal_is_gone() -> bool:
-    """Whether whoever looked at the screen hung up; Textual would go on reading an ended input at full speed."""
-    try:
-        watched = select.poll()
-        watched.register(sys.__stdin__.fileno() if sys.__stdin__ is not None else 0, 0)
-        return any(event & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, event in watched.poll(0))
-    except (OSError, ValueError):
-        return True

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.segment import Segment
-from textual.events import Click
+from rich.style import Style
+from textual.events import Click, MouseScrollDown, MouseScrollUp
 from textual.geometry import Region
 from textual.message import Message
 from textual.reactive import var
@@ -47,6 +48,9 @@ class Board(Widget):
             super().__init__()
             self.panel = panel
 
+    class Resized(Message):
+        """The scene was made for another size."""
+
     def __init__(self, hidden: frozenset[str] = frozenset()) -> None:
         super().__init__(id="board")
         self._hidden = hidden
@@ -67,13 +71,21 @@ class Board(Widget):
         self.redraw()
 
     def on_resize(self) -> None:
-        self._drawn = []
-        self.redraw()
+        self._drawn, self._rows = [], []
+        self.post_message(self.Resized())
 
     def on_click(self, event: Click) -> None:
         for place, _ in self._drawn:
             if place.x <= event.x < place.x + place.width and place.y <= event.y < place.y + place.height:
                 self.post_message(self.Chosen(place.panel))
+
+    async def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        event.stop()
+        await self.run_action("app.zoom(-1)")
+
+    async def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        event.stop()
+        await self.run_action("app.zoom(1)")
 
     def panels(self) -> list[str]:
         """The panels on the screen, in the order of reading."""
@@ -111,8 +123,10 @@ class Board(Widget):
     def render_line(self, y: int) -> Strip:
         assert self.look is not None or y >= len(self._rows)
         if self.look is None or y >= len(self._rows):
-            return Strip.blank(self.size.width)
-        joined = Segment.simplify(Segment.apply_style(self._rows[y], self.look.page))
+            return Strip.blank(self.size.width, Style.null())
+        styled = Segment.apply_style(self._rows[y], self.look.page)
+        whole = [Segment(text, style or Style.null()) for text, style, _ in styled]  # Textual's filters need a style
+        joined = Segment.simplify(whole)
         return Strip(joined, self.size.width)
 
 

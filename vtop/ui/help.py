@@ -1,4 +1,4 @@
-"""What the keys do and what every number is: the help screen, read from the table of numbers."""
+"""What the keys do and what every number is: the help screen, read from the tables of both."""
 
 from __future__ import annotations
 
@@ -12,21 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from vtop.session.numbers import NUMBERS
-
-KEYS = (
-    ("q", "quit"),
-    ("space", "pause; go on"),
-    ("← →", "scrub (shift: far); home: beginning; end: live"),
-    ("+ −", "zoom the time window"),
-    ("[ ]", "slower, faster (replay)"),
-    ("m", "mark this moment"),
-    ("r", "record to a file, from the session's beginning; again to stop"),
-    ("s", "picture of the screen as SVG"),
-    ("t", "next theme"),
-    ("tab, enter", "choose a panel, give it the whole screen"),
-    ("?", "what the numbers of the chosen panel are; of all without one"),
-    ("ctrl+p", "command palette"),
-)
+from vtop.ui.keys import KEYS
 
 
 class HelpScreen(ModalScreen[None]):
@@ -46,8 +32,8 @@ class HelpScreen(ModalScreen[None]):
         page = Text()
         if self._panel is None:
             page.append("keys\n", "bold")
-            for key, does in KEYS:
-                page.append(f"  {key:<11} {does}\n")
+            for key in KEYS:
+                page.append(f"  {key.face:<11} {key.does}\n")
             page.append("\n")
         of = {"gpus": "gpu"}.get(self._panel or "", self._panel)
         shown = [number for number in NUMBERS if of is None or number.panel == of]

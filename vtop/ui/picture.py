@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from textual.app import App
 
 _WEB_FONT = re.compile(r"@font-face\s*\{[^}]*\}", re.DOTALL)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _FONT_FAMILY = re.compile(r"font-family:\s*Fira Code,\s*monospace")
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 FONTS = "'JetBrains Mono', 'DejaVu Sans Mono', Menlo, Consolas, monospace"
@@ -26,7 +27,7 @@ FONTS = "'JetBrains Mono', 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 def svg(app: App[None], title: str) -> str:
     """The screen as one self-contained SVG."""
     drawn = app.export_screenshot(title=title)
-    drawn = _FONT_FAMILY.sub(f"font-family: {FONTS}", _WEB_FONT.sub("", drawn))
+    drawn = _FONT_FAMILY.sub(f"font-family: {FONTS}", _COMMENT.sub("", _WEB_FONT.sub("", drawn)))
     return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", drawn)
 
 

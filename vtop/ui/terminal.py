@@ -1,4 +1,4 @@
-"""Sends the terminal only the cells that changed.
+"""The terminal: it is sent only the cells that changed, and it may be gone at any moment.
 
 Textual crops an update at the right edge of a changed region and sends the line from the widget's left edge on; over
 SSH that is most of what vtop would send. This screen crops on both sides.
@@ -6,9 +6,15 @@ SSH that is most of what vtop would send. This screen crops on both sides.
 
 from __future__ import annotations
 
+import select
+import sys
+from typing import IO, Any
+
 from rich.console import Console
 from rich.control import Control
 from textual._compositor import ChopsUpdate, Compositor
+from textual.app import App
+from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 
 
@@ -33,9 +39,57 @@ class ExactCompositor(Compositor):
         return ExactUpdate(update.chops, update.spans, update.chop_ends) if update is not None else None
 
 
-class ExactScreen(Screen[None]):
-    """A screen that is repainted cell by cell."""
+class ExactScreen(Screen[None], inherit_bindings=False):
+    """A screen that is repainted cell by cell. Tab is the app's: nothing here has a focus to move."""
 
     def __init__(self) -> None:
         super().__init__(id="_default")
         self._compositor: Compositor = ExactCompositor()
+
+
+class Wire:
+    """Where the screen is written. Once the terminal hung up it takes nothing more and raises nothing.
+
+    Textual's writer would die of the first error, and whoever waits for room in its queue would then wait for ever.
+    """
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+        self._cut = False
+
+    def write(self, text: str) -> None:
+        if not self._cut:
+            try:
+                self._file.write(text)
+            except OSError:
+                self._cut = True
+
+    def flush(self) -> None:
+        if not self._cut:
+            try:
+                self._file.flush()
+            except OSError:
+                self._cut = True
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+
+class Terminal(LinuxDriver):
+    """Textual's driver on a wire that may be cut."""
+
+    def __init__(
+        self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
+    ) -> None:
+        super().__init__(app, debug=debug, mouse=mouse, size=size)
+        self._file: Any = Wire(self._file)
+
+
+def is_gone() -> bool:
+    """Whether whoever looked at the screen hung up; Textual would go on reading an ended input at full speed."""
+    try:
+        watched = select.poll()
+        watched.register(sys.__stdin__.fileno() if sys.__stdin__ is not None else 0, 0)
+        return any(event & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, event in watched.poll(0))
+    except (OSError, ValueError):
+        return True

@@ -1,0 +1,101 @@
+"""`vtop show`: one instant as text, JSON, SVG and PNG."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as xml
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from rich.cells import cell_len
+
+from tests.cli.vtop import vtop
+from tests.ui.screens import OVERLOAD, SWEEP
+from vtop.cli import main
+
+# A script that reads vtop's JSON counts on these; a new one is fine, one that is gone or renamed is not.
+KEYS = {
+    "now_s", "unix_s", "start_unix_s", "interval_s", "window_s", "asked_window_s", "status", "origin", "servers",
+    "engines", "requests", "kv", "prompt_tokens", "generation_tokens", "iteration", "ttft", "latencies", "prefix_cache",
+    "preemption", "gpus", "happenings", "charts",
+}  # fmt: skip
+
+
+def shown(*words: str) -> str:
+    result = CliRunner().invoke(main, ["show", *words])
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout
+
+
+def strict(text: str | bytes) -> dict[str, Any]:
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is no JSON")
+
+    document = json.loads(text, parse_constant=refuse)
+    assert isinstance(document, dict)
+    return document
+
+
+@pytest.mark.parametrize("size", ["80x24", "120x36", "200x60", "20x4"])
+def test_text_has_the_size_asked_for(size: str) -> None:
+    columns, rows = map(int, size.split("x"))
+    lines = shown(str(OVERLOAD), "--at", "2:31", "--size", size).splitlines()
+    assert len(lines) == rows
+    assert max(map(cell_len, lines)) <= columns
+
+
+def test_json_is_strict_and_keeps_its_keys() -> None:
+    document = strict(shown(str(OVERLOAD), "--at", "2:31", "--json"))
+    assert set(document) >= KEYS
+    assert document["now_s"] == 151.0
+    assert document["preemption"]["count"]["since_start"] == 35
+    assert document["kv"]["pool_tokens"] == 86896
+
+
+def test_an_earlier_instant_knows_nothing_of_a_later_one() -> None:
+    document = strict(shown(str(OVERLOAD), "--at", "30", "--json"))
+    assert all(happening["at_s"] <= 30 for happening in document["happenings"])
+    assert strict(shown(str(OVERLOAD), "--at", "0", "--json"))["requests"]["running"]["now"] is None
+
+
+def test_svg_and_png_are_files_and_stdout_stays_empty(tmp_path: Path) -> None:
+    svg, png = tmp_path / "a.svg", tmp_path / "a.png"
+    assert shown(str(SWEEP), "--at", "12", "--size", "80x24", "--svg", str(svg), "--png", str(png)) == ""
+    drawn = svg.read_text(encoding="utf-8")
+    assert "45 waiting" in "".join(xml.fromstring(drawn).itertext()).replace("\xa0", " ")
+    assert "http" not in drawn.replace('xmlns="http://www.w3.org/2000/svg"', "")
+    assert png.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_same_file_gives_the_same_bytes() -> None:
+    for form in ("--text", "--json"):
+        assert shown(str(SWEEP), form) == shown(str(SWEEP), form)
+
+
+def test_hidden_panels_leave_their_room_to_others() -> None:
+    whole, less = shown(str(SWEEP)), shown(str(SWEEP), "--hide", "gpus,latencies")
+    assert "─ GPU ─" in whole
+    assert "─ GPU ─" not in less
+    assert "latencies" not in less
+
+
+def test_a_narrow_encoding_gets_ascii_and_json_stays_utf_8(tmp_path: Path) -> None:
+    done = vtop("show", str(SWEEP), folder=tmp_path, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0
+    assert done.stdout.isascii()
+    done = vtop("show", str(SWEEP), "--json", folder=tmp_path, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0
+    assert strict(done.stdout)
+    done = vtop("show", str(SWEEP), folder=tmp_path, LANG="C", LC_ALL="C")
+    assert done.returncode == 0
+    assert b"preempt" in done.stdout
+
+
+def test_a_torn_file_shows_what_was_whole(tmp_path: Path) -> None:
+    import gzip
+
+    torn = tmp_path / "torn.jsonl"
+    torn.write_bytes(gzip.decompress(SWEEP.read_bytes())[:-20])
+    assert "last line incomplete" in shown(str(torn))

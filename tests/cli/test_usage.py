@@ -1,0 +1,122 @@
+"""What a person may get wrong is one clear line on stderr and exit code 2; nothing is lost or overwritten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.cli.vtop import refused, vtop
+from tests.ui.screens import SHIPPED, SWEEP
+from vtop.cli import main
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(main, list(words))
+
+
+def said(result: Result) -> str:
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("vtop: ")
+    return line
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("verb", [(), *((name,) for name in main.commands)])
+def test_every_verb_has_help(verb: tuple[str, ...]) -> None:
+    for option in ("--help", "-h"):
+        result = run(*verb, option)
+        assert result.exit_code == 0
+        assert result.stdout.startswith("Usage: ")
+        assert result.stderr == ""
+
+
+def test_version() -> None:
+    assert run("--version").stdout.startswith("vtop ")
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("--url http://[zz --once", "expected a server's address"),
+        ("--url ftp://h --once", "neither http nor https"),
+        ("record --url :99999 -o x", "no port"),
+        ("--interval 0", "0.1<=x<=3600"),
+        ("--interval nan", "not a number"),
+        ("--interval soon", "not a valid float"),
+        ("--theme nope --once", "there is no theme 'nope'"),
+        ("show sweep_c64 --theme nope", "dark"),
+        ("show sweep_c64 --json --theme nope", "dark"),
+        ("show sweep_c64 --hide nope", "no such panel; there are requests"),
+        ("replay sweep_c64 --hide nope", "no such panel"),
+        ("--hide requests,nope", "no such panel"),
+        ("show sweep_c64 --at later", "write 90, 90s, 2m30s or 2:30"),
+        ("show sweep_c64 --at nan", "is not a time"),
+        ("show sweep_c64 --at inf", "is not a time"),
+        ("show sweep_c64 --at 9:99", "sweep_c64 ends at 0:18"),
+        ("show sweep_c64 --size big", "columns x lines"),
+        ("show sweep_c64 --size 1x1", "20x4 to 1000x500"),
+        ("show sweep_c64 --window 0", "at least 1.00 s"),
+        ("replay sweep_c64 --speed 0", "0.01<=x<=10000"),
+        ("replay sweep_c64 --speed nan", "not a number"),
+        ("show nope", "sweep_c64"),
+        ("replay nope", "sweep_c64"),
+        ("show nope.jsonl", "No such file"),
+        ("show .", "directory"),
+        ("show text.jsonl", "not a vtop recording"),
+        ("show empty.jsonl", "it is empty"),
+        ("show broken.jsonl.gz", "cannot be read"),
+        ("show", "missing argument 'FILE'"),
+        ("record --url :1", "missing option '-o'"),
+        ("record -o text.jsonl", "exists already"),
+        ("record -o no/where.jsonl", "No such file"),
+        ("record -o x --for 0", "at least"),
+        ("record -o x --api-key-file no.key", "does not exist"),
+        ("record -o x --header nonsense", "NAME: VALUE"),
+        ("record -o x --ca-file no.pem", "does not exist"),
+        ("show sweep_c64 --svg text.jsonl", "exists already"),
+        ("show sweep_c64 --svg no/where.svg", "No such file"),
+        ("show sweep_c64 --png text.jsonl", "exists already"),
+        ("--url :1 record -o x", "vtop record --url"),
+        ("--ascii demo", "vtop demo --ascii"),
+        ("--no-gpu show x", "vtop show --no-gpu"),
+        ("--json", "--once --json"),
+        ("--nonsense", "no such option"),
+        ("nonsense", "no such command"),
+        ("", "needs a terminal"),
+        ("demo", "vtop show overload --text"),
+        ("replay sweep_c64", "vtop show sweep_c64 --text"),
+    ],
+)
+def test_bad_input_is_one_line(words: str, hint: str) -> None:
+    files = {"text.jsonl": b"dear diary\n", "empty.jsonl": b"", "broken.jsonl.gz": b"\x1f\x8bnothing of the kind"}
+    for name, content in files.items():
+        Path(name).write_bytes(content)
+    assert hint in said(run(*words.split()))
+    assert {path.name: path.read_bytes() for path in Path().iterdir()} == files
+
+
+def test_a_real_process_says_the_same(tmp_path: Path) -> None:
+    (tmp_path / "there.svg").write_text("mine")
+    assert "exists already" in refused(vtop("show", "sweep_c64", "--svg", "there.svg", folder=tmp_path))
+    assert "needs a terminal" in refused(vtop("--record", "r.jsonl", folder=tmp_path))
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_an_instant_past_the_end_of_a_replay_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vtop.cli._need_terminal", lambda instead: None)
+    assert "ends at 0:18" in said(run("replay", str(SWEEP), "--at", "5:00"))
+
+
+def test_shipped_recordings_are_found_by_name_from_anywhere_and_a_file_there_comes_first() -> None:
+    for path in SHIPPED:
+        assert run("show", path.name.partition(".")[0]).exit_code == 0
+    Path("sweep_c64").write_text("mine")
+    assert "not a vtop recording" in said(run("show", "sweep_c64"))

@@ -1,0 +1,205 @@
+"""Live, replayed, sought or read to the end: one recording gives the same frame for the same instant."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.session.made import RECORDINGS, Log, Server, card, fold, read
+from vtop.recording import AnyEvent, End, Event, Identity, LiveRecording, Mark, Note, Start
+from vtop.session.frame import Frame, View
+
+VIEWS = (View(), View(window_s=20.0, columns=7), View(window_s=60.0, columns=60), View(window_s=3600.0, columns=44))
+
+
+def seen(frame: Frame) -> bytes:
+    return msgspec.json.encode(frame)
+
+
+def instants(events: list[AnyEvent], many: int) -> list[float]:
+    """Instants at lines, just before them, between them and after the end."""
+    ts = sorted({event.t for event in events})
+    step = max(1, len(ts) // many)
+    chosen = [0.0, *ts[::step], ts[-1], ts[-1] + 1.0, ts[-1] + 100.0]
+    return [t + by for t in chosen for by in (-1e-6, 0.0, 0.4) if t + by >= 0]
+
+
+def check_seek_equals_fold(start: Start, events: list[AnyEvent], many: int) -> None:
+    whole = fold(start, events)
+    asked = instants(events, many)
+    random.Random(0).shuffle(asked)
+    for number, now_s in enumerate(asked):
+        view = VIEWS[number % len(VIEWS)]
+        only = fold(start, events, now_s)
+        assert seen(whole.frame(now_s, view)) == seen(only.frame(now_s, view)), now_s
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
+def test_seek_equals_fold(path: Path) -> None:
+    start, events = read(path)
+    check_seek_equals_fold(start, events, 12)
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
+def test_live_equals_replay_equals_fold(path: Path, tmp_path: Path) -> None:
+    start, events = read(path)
+    now = 0.0
+    live = LiveRecording(start, lambda: now, tmp_path / "live.jsonl")
+    screen = fold(live.start, [])
+    shown: list[tuple[float, View, bytes]] = []
+    for number, event in enumerate(events):
+        now = event.t
+        if isinstance(event, Event) and not isinstance(event, Start | End):
+            live.append(event)
+        for taken in live.take():
+            screen.apply(taken)
+        if number % 9 == 0 and not any(later.t == now for later in events[number + 1 : number + 3]):
+            view = VIEWS[number % len(VIEWS)]
+            shown.append((now, view, seen(screen.frame(now, view))))
+    live.close("quit")
+    replayed = fold(*read(tmp_path / "live.jsonl"))
+    folded = fold(start, [event for event in events if not isinstance(event, End)])
+    for now_s, view, frame in reversed(shown):
+        until = fold(start, events, now_s) if now_s == shown[-1][0] else folded
+        assert frame == seen(replayed.frame(now_s, view)) == seen(until.frame(now_s, view))
+
+
+def test_asking_again_or_in_any_order_changes_nothing() -> None:
+    start, events = read(RECORDINGS[0])
+    session = fold(start, events)
+    asked = [(t, view) for t in instants(events, 5) for view in VIEWS]
+    first = [seen(session.frame(*one)) for one in asked]
+    assert [seen(session.frame(*one)) for one in reversed(asked)] == first[::-1]
+
+
+# what may happen in a session, one step a second or so
+STEPS = st.one_of(
+    st.sampled_from(["page", "work", "work", "finish", "preempt"]),
+    st.sampled_from(["restart", "outage", "pause", "late", "blind", "sick", "mark", "note", "identity", "gpu"]),
+    st.sampled_from(
+        ["gpu", "gpu comes", "gpu goes", "engine comes", "engine goes", "lack", "old names", "nan", "junk"]
+    ),
+)
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> Log:
+    count = draw(st.integers(1, 3))
+    log = Log(count)
+    servers = [Server() for _ in range(count)]
+    cards, at_s = [card()], 0.0
+    for step, which, size in draw(
+        st.lists(st.tuples(STEPS, st.integers(0, 2), st.integers(0, 5)), min_size=5, max_size=40)
+    ):
+        number = which % count
+        server = servers[number]
+        engine = server.engine
+        at_s = round(at_s + (0.4 if step in ("gpu", "mark", "note") else 1.0), 3)
+        took_s, health, extra = 0.01, 200, ""
+        match step:
+            case "work":
+                engine.running, engine.waiting, engine.kv = float(size), float(5 - size), size / 10
+                engine.count(prompt_tokens=100.0 * size, generation_tokens=10.0 * size, prefix_cache_queries=100.0)
+                for _ in range(size):
+                    engine.observe(iteration=12.0, time_to_first=0.05 * size, inter_token=0.02)
+            case "finish":
+                for _ in range(size):
+                    engine.finish(queue=0.2 * size, frontend=0.01 * size)
+            case "preempt":
+                engine.count(num_preemptions=float(size))
+            case "restart":
+                server.restart(["0", "1"] if size == 5 else ["0"])
+            case "outage":
+                log.outage(at_s, server=number)
+                continue
+            case "pause":
+                at_s += 4.0 * size
+            case "gpu" | "gpu comes" | "gpu goes":
+                if step == "gpu comes":
+                    cards.append(card(len(cards), serving=size > 3))
+                elif step == "gpu goes" and cards:
+                    cards.pop(size % len(cards))
+                log.gpu(at_s, *[msgspec.structs.replace(one, power_w=100.0 * size or None) for one in cards])
+                continue
+            case "engine comes":
+                server.engines.setdefault(str(size), type(engine)())
+            case "engine goes" if len(server.engines) > 1:
+                server.engines.popitem()
+            case "lack":
+                server.without ^= {["vllm:num_preemptions_total", "vllm:kv_cache_usage_perc"][size % 2]}
+            case "old names":
+                extra = f'vllm:gpu_cache_usage_perc{{engine="0"}} 0.{size}\n'
+            case "nan":
+                extra = 'vllm:request_success_total{engine="0",finished_reason="abort"} NaN\n'
+            case "mark" | "note":
+                log.add(Mark(text="here") if step == "mark" else Note(source="gpu", text="NVML is gone"), at_s)
+                continue
+            case "identity":
+                log.add(Identity(server=number, version=f"0.{size}", max_model_len=100 + size), at_s)
+                continue
+            case "blind":
+                log.page(at_s, "process_start_time_seconds 5\n", server=number)
+                continue
+            case "sick":
+                health = 503
+            case "junk":
+                extra = "mssql 7710-3\n"
+            case "late":
+                took_s = 0.4 * size
+        log.page(at_s, server.page(extra), server=number, took_s=took_s, health=health)
+        at_s = round(at_s + took_s, 3)
+    log.add(Mark(text="end"), at_s)
+    return log
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(stories())
+def test_seek_equals_fold_whatever_happened(log: Log) -> None:
+    check_seek_equals_fold(log.start, log.events, 6)
+
+
+def _points(frame: Frame) -> dict[str, dict[int, float | None]]:
+    """The columns of each chart by the number of the column since instant 0."""
+    charts = frame.charts
+    last = round(charts.end_s / charts.column_s)
+    names = ["running", "waiting", "kv_used", "generation_per_s", "prompt_per_s", "queue_s", "frontend_s", "power_w"]
+    names += ["preempted", "preemptions", "decode_per_step", "sm_mhz"]
+    return {
+        name: {last - len(points) + 1 + k: point for k, point in enumerate(points)}
+        for name in names
+        if (points := getattr(charts, name)) is not None
+    }
+
+
+def check_columns_stand_still(log: Log, step_s: float, view: View) -> None:
+    session = log.session()
+    drawn: dict[tuple[str, int], float | None] = {}
+    now_s = 0.0
+    while now_s < session.end_s:
+        for name, points in _points(session.frame(now_s, view)).items():
+            for column, point in points.items():
+                if column < 1:
+                    continue
+                before = drawn.setdefault((name, column), point)
+                assert (before is None) == (point is None), (name, column, now_s, before, point)
+                assert point is None or point == pytest.approx(before, rel=1e-6, abs=1e-9), (name, column, now_s)
+        now_s += step_s
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(stories().filter(lambda log: len(log.folders) == 1))
+def test_what_was_drawn_once_never_changes(log: Log) -> None:
+    check_columns_stand_still(log, 0.7, View(window_s=20.0, columns=13))
+
+
+def test_a_spike_never_moves() -> None:
+    start, events = read(RECORDINGS[0])
+    log = Log()
+    log.start, log.events = start, events
+    for view in (View(window_s=100.0, columns=44), View(window_s=60.0, columns=60)):
+        check_columns_stand_still(log, 1.37, view)

@@ -1,0 +1,137 @@
+"""The rules that everything stands on, each with a test that fails when it is broken."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.segment import Segment
+
+from vtop.draw import look, screen
+from vtop.metrics.page import Folder
+from vtop.recording import AnyEvent, LiveRecording, Scrape, Start, Target, Unknown, decode
+from vtop.recording.events import FORMAT
+from vtop.session.frame import View
+from vtop.session.session import Session
+
+CORE = [
+    path
+    for room in ("recording", "metrics", "session")
+    for path in sorted((Path(__file__).parents[1] / "vtop" / room).glob("*.py"))
+]
+PAGE = (Path(__file__).parent / "pages" / "03_preempt_mid3.txt").read_text(encoding="utf-8")
+START = Start(format=FORMAT, vtop="0", unix_s=1.0, servers=(Target(url="http://a"),), interval_s=1.0)
+
+
+# 1. The reducer sees only decoded lines.
+
+
+def test_what_a_session_is_given_is_what_stands_in_the_file(tmp_path: Path) -> None:
+    now = 0.0
+    live = LiveRecording(START, lambda: now, tmp_path / "a.jsonl")
+    folder, put_in = Folder(), []
+    for now in (1.0, 2.0, 3.0):
+        text = PAGE.replace(" 1.0\n", f" {now}\n")
+        scrape = folder.scrape(text, server=0, at_s=now, took_s=float("1e-7"), bytes=1, health=200)
+        put_in.append(scrape)
+        live.append(scrape)
+    taken = live.take()
+    live.close("quit")
+    lines = (tmp_path / "a.jsonl").read_bytes().splitlines()
+    assert [line for line in map(decode, lines[:-1]) if not isinstance(line, Unknown)] == taken
+    assert all(event is not one for event in taken for one in put_in)  # nothing goes round the file
+
+
+def test_what_a_line_cannot_hold_the_screen_cannot_know() -> None:
+    live = LiveRecording(START, lambda: 0.0)
+    live.append(
+        Scrape(server=0, at_s=0.0, took_s=0.0, bytes=1, full=True, values={"vllm:num_requests_running": float("nan")})
+    )
+    taken = live.take()
+    live.close("quit")
+    assert isinstance(taken[1], Scrape)
+    assert taken[1].values == {"vllm:num_requests_running": None}
+
+
+# 2. The core reads no clock, file, socket or random number.
+
+OUTSIDE = {"time", "datetime", "socket", "random", "secrets", "uuid", "os", "io", "pathlib", "tempfile", "asyncio"}
+OUTSIDE |= {"threading", "subprocess", "select", "ssl", "http", "urllib", "httpx", "pynvml", "textual", "rich", "numpy"}
+# a recording is a file, written by threads; nothing else of the core is
+MAY = {"recording/recording.py": {"os", "pathlib", "tempfile", "threading"}}
+
+
+def imported(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {name.name.partition(".")[0] for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_the_core_imports_nothing_of_the_outside(path: Path) -> None:
+    assert imported(path) & OUTSIDE <= MAY.get(f"{path.parent.name}/{path.name}", set())
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_the_core_opens_no_file_but_the_recording_s(path: Path) -> None:
+    called = {
+        node.func.id
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    opens = called & {"open", "input", "print", "eval", "exec", "__import__"}
+    assert opens == ({"open"} if path.name == "recording.py" else set())
+
+
+def test_the_core_loads_no_screen_and_no_network() -> None:
+    code = (
+        "import vtop.session.session, vtop.session.numbers, sys;"
+        "print(*sorted(set(sys.modules) & {'textual', 'rich', 'httpx', 'pynvml', 'numpy', 'asyncio', 'socket'}))"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert loaded == []
+
+
+# 3. Panels hold no history: drawing twice, or another frame between, changes nothing.
+
+
+def test_drawing_a_frame_twice_changes_nothing() -> None:
+    session = Session(START)
+    folder = Folder()
+    for second in range(10):
+        text = PAGE.replace("vllm:num_requests_running{", f"vllm:num_requests_running {second}\nx{{")
+        scrape = folder.scrape(text, server=0, at_s=float(second), took_s=0.01, bytes=1, health=200)
+        session.apply(msgspec.structs.replace(scrape, t=second + 0.01))
+    style = look.load("dark")
+
+    def drawn(now_s: float) -> list[list[Segment]]:
+        frame = session.frame(now_s, View(60.0, 44))
+        once = [list(line) for line in screen.screen(frame, 120, 40, style)]
+        assert [list(line) for line in screen.screen(frame, 120, 40, style)] == once
+        return once
+
+    first = drawn(9.5)
+    assert drawn(3.5) != first
+    assert drawn(9.5) == first
+
+
+# 4. `t` is stamped by the writer and never goes back.
+
+
+def test_t_is_the_writer_s_and_never_goes_back() -> None:
+    clock = iter([0.0, 5.0, 2.0, 9.0, 1.0, 1.0])
+    live = LiveRecording(START, lambda: next(clock))
+    for claimed in (77.0, -3.0, 5.0):
+        live.append(Scrape(server=0, at_s=claimed, took_s=0.0, bytes=1, t=claimed))
+    events: list[AnyEvent] = live.take()
+    live.close("quit")
+    assert [event.t for event in events] == [0.0, 5.0, 5.0, 9.0]
+    assert [event.at_s for event in events if isinstance(event, Scrape)] == [77.0, -3.0, 5.0]

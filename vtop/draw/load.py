@@ -1,0 +1,137 @@
+"""vtop's own load: what it aims at and does, how far it is, what its requests see, and whether the client keeps up."""
+
+from __future__ import annotations
+
+import math
+
+from vtop import units
+from vtop.draw import chart
+from vtop.draw.lines import Column, Line, Phrase, Piece, line, phrases, table, width_of
+from vtop.draw.look import Look
+from vtop.draw.rows import fixed, growing, seen, stacked
+from vtop.session.frame import Frame, LoadPart, Quantiles
+
+_TABLE = (
+    Column("", 9, right=False),
+    Column("mean", 9),
+    Column("p50", 9),
+    Column("p90", 9, rank=2),
+    Column("p99", 9),
+    Column("p99.9", 9, rank=1),
+    Column("n", 6),
+)
+
+
+def load(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
+    """The phase that runs, or the last one that ran."""
+    look, part = seen(frame, look), frame.load
+    if part is None:
+        return stacked(look, width, height, [fixed(0, [line(look, width, ("no load: vtop --load c=64", "dim"))])])
+    blocks = [
+        fixed(0, [_aim(part, width, look)]),
+        fixed(1, [_progress(part, width, look)]),
+        fixed(3, [_counts(part, width, look)]),
+        fixed(5, [_client(part, width, look)]),
+    ]
+    if part.slo is not None:
+        blocks.append(fixed(4, [_slo(part, width, look)]))
+    rows = _rows(part)
+    blocks.append(growing(2, lambda lines: table(look, width, _TABLE, rows[: max(0, lines - 1)]), extra=1))
+    return stacked(look, width, height, blocks)
+
+
+def _aim(part: LoadPart, width: int, look: Look) -> Line:
+    if part.shape == "closed":
+        now: tuple[Piece, ...] = (
+            (units.count(part.in_flight), "number"),
+            (f" of {units.count(part.concurrency)} in flight", "dim"),
+        )
+    else:
+        now = (
+            (units.number(part.sent_per_s), "number"),
+            (f" of {units.number(part.rate_per_s)} requests/s", "dim"),
+        )
+    ended = part.state == "ended"
+    shown = [
+        Phrase(0, ((f"ended: {part.reason or 'done'}", "dim"),) if ended else now),
+        Phrase(1, ((part.spec, "text"),)),
+    ]
+    if not ended and part.shape == "open":
+        shown.append(Phrase(2, ((f"{units.count(part.in_flight)} in flight", "dim"),)))
+    if not ended:
+        shown.append(Phrase(3, ((f"{units.count(part.answering)} answering", "dim"),)))
+    return phrases(look, width, shown)
+
+
+def _progress(part: LoadPart, width: int, look: Look) -> Line:
+    done = units.count(part.done + part.failed)
+    of = f" {done} of {units.count(part.planned)}" if part.planned else f" {done} done"
+    left = f" · {units.clock(part.left_s)} left" if part.left_s and part.state == "running" else ""
+    said = of + left
+    room = max(0, width - width_of(look.say(said)))
+    cells = round((part.progress_ratio or 0.0) * room)
+    bar = chart.bar(((1.0, "decode"),), cells, look.glyphs) if cells else []
+    return line(look, width, *bar, (" " * (room - cells), "dim"), (said, "dim"))
+
+
+def _counts(part: LoadPart, width: int, look: Look) -> Line:
+    shown = [
+        Phrase(0, (("done ", "dim"), (units.count(part.done), "number"))),
+        Phrase(0, (("failed ", "dim"), (units.count(part.failed), "bad" if part.failed else "number"))),
+    ]
+    shown += [Phrase(1, ((f"{name} {units.count(n)}", "bad"),)) for name, n in part.failed_by_class]
+    shown.append(Phrase(2, (("sent ", "dim"), (units.count(part.sent), "text"))))
+    shown.append(Phrase(3, (("out ", "dim"), (f"{units.short_count(part.output_tokens)} tok", "text"))))
+    if part.wrong_length:
+        shown.append(Phrase(1, ((f"{units.count(part.wrong_length)} prompts counted otherwise", "warn"),)))
+    if part.cached_tokens:
+        shown.append(Phrase(1, ((f"{units.short_count(part.cached_tokens)} tok from cache", "warn"),)))
+    return phrases(look, width, shown)
+
+
+def _client(part: LoadPart, width: int, look: Look) -> Line:
+    if part.limited is not None:
+        return phrases(look, width, [Phrase(0, ((f"! client-limited: {part.limited}", "warn"),))])
+    shown = [
+        Phrase(0, (("late p99 ", "dim"), (units.seconds(part.late_p99_s), "text"))),
+        Phrase(1, (("client ", "dim"), (units.whole_percent(part.cpu_ratio), "text"), (" of a core", "dim"))),
+        Phrase(2, (("lag ", "dim"), (units.seconds(part.lag_s), "text"))),
+    ]
+    return phrases(look, width, shown)
+
+
+def _slo(part: LoadPart, width: int, look: Look) -> Line:
+    assert part.slo is not None
+    bounds = " ".join(f"{name} ≤ {units.seconds(bound)}" for name, bound in part.slo.bounds)
+    shown = [
+        Phrase(
+            0,
+            (
+                ("kept ", "dim"),
+                (units.percent(part.slo.attainment_ratio), "number"),
+                (f" of {units.count(part.slo.judged)}", "dim"),
+            ),
+        ),
+        Phrase(1, (("goodput ", "dim"), (f"{units.number(part.slo.good_per_s)} /s", "number"))),
+        Phrase(3, ((f"{units.number(part.slo.good_tokens_per_s)} tok/s", "dim"),)),
+        Phrase(2, ((bounds, "dim"),)),
+    ]
+    return phrases(look, width, shown)
+
+
+def _rows(part: LoadPart) -> list[list[Piece]]:
+    named = [("TTFT", part.ttft)]
+    if part.ttft_from_due is not None:
+        named.append(("from due", part.ttft_from_due))
+    named += [("gap" if part.itl_is_chunks else "ITL", part.itl), ("TPOT", part.tpot), ("e2e", part.e2e)]
+    return [_row(name, found) for name, found in named]
+
+
+def _row(name: str, found: Quantiles) -> list[Piece]:
+    times: list[Piece] = [(_time(value), "text") for value in (found.p50_s, found.p90_s, found.p99_s, found.p999_s)]
+    mean = (units.seconds(found.mean_s), "number")
+    return [(name, "text"), mean, *times, (units.short_count(found.n), "dim")]
+
+
+def _time(value: float | None) -> str:
+    return "failed" if value is not None and math.isinf(value) else units.seconds(value)

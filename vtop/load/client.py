@@ -1,0 +1,235 @@
+"""The client of the load: a pool of connections to one server, as many as there are requests in flight.
+
+It speaks HTTP/1.1 only, follows no redirect and takes no proxy from the environment: what is measured is this server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import errno
+import resource
+import socket
+import ssl
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+from vtop.errors import VtopError
+from vtop.load.connection import Clock, Connection, Patience
+from vtop.load.exchange import Exchange
+
+READ_BYTES: Final = 256 * 1024  # at most, at once
+WARM_AT_ONCE: Final = 64  # connections opened together: a server's backlog may be no longer
+
+
+class Client:
+    """For one event loop. `clock` gives seconds of the session, the same in all processes of a load.
+
+    Raises VtopError for a URL or a header that cannot be used.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock,
+        headers: Sequence[tuple[str, str]] = (),
+        bearer: str | None = None,
+        basic: tuple[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise VtopError(f"a load needs a URL such as http://localhost:8000, not {parts.scheme}://{parts.hostname}")
+        self._host = parts.hostname
+        self._port = parts.port or (443 if parts.scheme == "https" else 80)
+        self._tls = (tls or ssl.create_default_context()) if parts.scheme == "https" else None
+        self._clock = clock
+        self._patience = patience or Patience()
+        self._base = parts.path.rstrip("/")
+        self._head, self._secrets = _head(self._host, parts.port, headers, bearer, basic)
+        self._addresses: list[str] = []
+        self._view = memoryview(bytearray(READ_BYTES))
+        self._all: set[Connection] = set()
+        self._free: list[Connection] = []
+        self._opening: set[asyncio.Task[Connection]] = set()
+        self.stale = 0  # kept connections that turned out to be closed; no failure of the server
+        self.opened = 0  # connections made
+
+    @property
+    def connections(self) -> int:
+        """Open now."""
+        return len(self._all)
+
+    def lay(self, path: str, payload: bytes) -> bytes:
+        """The bytes of a POST of `payload` (JSON) to `path`, such as /v1/completions: to be made before their time."""
+        line = f"POST {self._base}{path} HTTP/1.1\r\n".encode()
+        return b"".join((line, self._head, b"content-length: %d\r\n\r\n" % len(payload), payload))
+
+    async def warm(self, connections: int) -> str | None:
+        """Have so many connections open. The first failure in words, None when all could be opened."""
+        failure: str | None = None
+        while failure is None and len(self._all) < connections:
+            batch = min(WARM_AT_ONCE, connections - len(self._all))
+            results = await asyncio.gather(*(self._open() for _ in range(batch)), return_exceptions=True)
+            for result in results:
+                if isinstance(result, Connection):
+                    self._free.append(result)
+                elif isinstance(result, OSError):
+                    failure = failure or self._in_words(result)
+                else:
+                    raise result
+        return failure
+
+    async def run(self, exchange: Exchange) -> None:
+        """Send the request now and see its answer to the end. What the world does is in the exchange; nothing raises.
+
+        When the task is cancelled, the socket is closed at once and the exchange ends as cancelled_at_end.
+        """
+        exchange.secrets = self._secrets
+        started_s = self._clock()
+        if exchange.admitted_s is None:
+            exchange.admitted_s = started_s
+        connection = self._kept()
+        if connection is not None:
+            exchange.kept = True
+            if await connection.converse(exchange):
+                return
+            self.stale += 1
+            exchange.kept, exchange.retried, exchange.sent_s = False, True, None
+            started_s = self._clock()
+        # A fresh one: the other kept ones may be stale just as well
+        opening = asyncio.ensure_future(self._open())
+        self._opening.add(opening)
+        try:
+            connection = await opening
+        except OSError as error:
+            now = self._clock()
+            exchange.finish(now, now, "connect", self._in_words(error))
+            return
+        except asyncio.CancelledError:
+            now = self._clock()
+            exchange.finish(now, now, "cancelled_at_end")
+            if opening.cancelled() and not _being_cancelled():  # by abort()
+                return
+            opening.cancel()
+            raise
+        finally:
+            self._opening.discard(opening)
+        exchange.connect_s = self._clock() - started_s
+        await connection.converse(exchange)
+
+    def abort(self) -> None:
+        """Close every socket at once: the server sees its clients gone, requests under way end as cancelled_at_end."""
+        for opening in list(self._opening):
+            opening.cancel()
+        for connection in list(self._all):
+            connection.abort()
+
+    def _kept(self) -> Connection | None:
+        while self._free:
+            connection = self._free.pop()
+            if connection.open:
+                return connection
+        return None
+
+    def _forget(self, connection: Connection) -> None:
+        self._all.discard(connection)
+        if connection in self._free:
+            self._free.remove(connection)
+
+    async def _open(self) -> Connection:
+        """Raises OSError (time-outs and TLS errors are such)."""
+        try:
+            async with asyncio.timeout(self._patience.connect_s):
+                return await self._connect()
+        except TimeoutError:
+            raise TimeoutError(f"no connection in {self._patience.connect_s:g} s") from None
+
+    async def _connect(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        if not self._addresses:  # once: asking again for each connection would be part of the measurement
+            found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+            self._addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
+        last: OSError | None = None
+        for address in list(self._addresses):
+            try:
+                transport, connection = await loop.create_connection(self._connection, address, self._port)
+            except OSError as error:
+                last = error
+                continue
+            self._addresses = [address]
+            break
+        else:
+            raise last or OSError(f"{self._host} has no address")
+        if self._tls is not None:
+            try:
+                upper = await loop.start_tls(transport, connection, self._tls, server_hostname=self._host)
+            except BaseException:
+                transport.abort()
+                raise
+            if upper is None:
+                raise ConnectionResetError("the connection was closed during the TLS handshake")
+            connection.secured(upper)
+        self._all.add(connection)
+        self.opened += 1
+        return connection
+
+    def _connection(self) -> Connection:
+        return Connection(self._clock, self._patience, self._view, self._free.append, self._forget)
+
+    def _in_words(self, error: OSError) -> str:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return f"its certificate is not trusted: {error.verify_message} (--ca-file or --insecure)"
+        if isinstance(error, ssl.SSLError):
+            return f"TLS failed: {error.reason}"
+        if isinstance(error, socket.gaierror):
+            return f"the host's name is not known ({error.strerror})"
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            return f"client limit: no more open files than {limit} ({len(self._all)} connections); see ulimit -n"
+        if error.errno == errno.EADDRNOTAVAIL:
+            return f"client limit: no local port is free ({len(self._all)} connections)"
+        if isinstance(error, ConnectionRefusedError):
+            return "connection refused"
+        return error.strerror or str(error) or "no connection"
+
+
+def _being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _head(
+    host: str,
+    port: int | None,
+    given: Sequence[tuple[str, str]],
+    bearer: str | None,
+    basic: tuple[str, str] | None,
+) -> tuple[bytes, tuple[str, ...]]:
+    """The headers that all requests share, and the values in them that must not be recorded."""
+    name = f"[{host}]" if ":" in host else host
+    headers = {
+        "host": name if port is None else f"{name}:{port}",
+        "user-agent": "vtop",
+        "accept": "text/event-stream, application/json",
+        "accept-encoding": "identity",
+        "content-type": "application/json",
+    }
+    secrets = [value for _, value in given]
+    if bearer is not None:
+        headers["authorization"] = f"Bearer {bearer.strip()}"
+        secrets.append(bearer.strip())
+    elif basic is not None:
+        pair = base64.b64encode(":".join(basic).encode()).decode()
+        headers["authorization"] = f"Basic {pair}"
+        secrets += [pair, basic[1]]
+    headers.update((key.lower(), value.strip()) for key, value in given)
+    for key, value in headers.items():
+        if not (key.isascii() and value.isascii() and value.isprintable()) or any(c in key for c in " :\r\n"):
+            raise VtopError(f"the header {key!r} has characters that no HTTP header may have")
+    lines = "".join(f"{key}: {value}\r\n" for key, value in headers.items())
+    # the longest first: one may hold another; one or two characters are no secret and would riddle every text
+    return lines.encode(), tuple(sorted({s for s in secrets if len(s) > 2}, key=len, reverse=True))

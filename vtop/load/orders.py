@@ -1,0 +1,85 @@
+"""What the conductor tells a worker and what a worker tells it: JSON lines over pipes.
+
+Down: one `Setup`, then orders. Up: events of the recording, and between them news, marked by NEWS.
+When the pipe down ends, whoever gave the orders is gone, and the worker ends with it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from vtop.load.probe import Door
+from vtop.load.spec import Phase
+
+NEWS = b"!"  # begins a line that is no event
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a worker needs. origin_s: the session's start on this machine's monotonic clock."""
+
+    origin_s: float
+    door: Door
+    model: str
+    phases: tuple[Phase, ...]
+    vocabulary: tuple[int, ...]
+    entropy: str
+    worker: int
+    workers: int
+
+
+class Begin(msgspec.Struct, frozen=True, tag="begin"):
+    """Start a phase at an instant of the session, so that all workers start together."""
+
+    phase: int
+    at_s: float
+
+
+class Aim(msgspec.Struct, frozen=True, tag="aim"):
+    """From an instant on, another concurrency or rate."""
+
+    at_s: float
+    concurrency: int | None = None
+    rate_per_s: float | None = None
+
+
+class Finish(msgspec.Struct, frozen=True, tag="finish"):
+    """Break off what is under way, now."""
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    caveats: tuple[str, ...] = ()
+
+
+class Refused(msgspec.Struct, frozen=True, tag="refused"):
+    """The server does not take a field of the request; it is left out from now on."""
+
+    field: str
+
+
+class Steady(msgspec.Struct, frozen=True, tag="steady"):
+    """The worker's warm-up requests are through."""
+
+    phase: int
+
+
+class Done(msgspec.Struct, frozen=True, tag="done"):
+    phase: int
+    reason: str
+
+
+class Pulse(msgspec.Struct, frozen=True, tag="pulse"):
+    """How the worker did in the last second: share of a core, lateness of its event loop."""
+
+    cpu_ratio: float
+    lag_p50_s: float
+    lag_max_s: float
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """The worker cannot go on."""
+
+    why: str
+
+
+Order = Begin | Aim | Finish
+News = Ready | Refused | Steady | Done | Pulse | Failed

@@ -1,0 +1,107 @@
+"""What a load asks the server before it begins: the model's name, its longest sequence, ids that are words to it.
+
+A few small requests on connections of their own, by the standard library: none of this is measured.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from vtop.errors import VtopError
+from vtop.load.prompts import VOCABULARY, WORDS
+
+TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """How to get into a server: its root URL, and what to say there."""
+
+    url: str
+    bearer: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    basic: tuple[str, str] | None = None
+    ca_file: str | None = None
+    insecure: bool = False
+
+    def tls(self) -> ssl.SSLContext | None:
+        if not self.url.startswith("https:"):
+            return None
+        context = ssl.create_default_context(cafile=self.ca_file)
+        if self.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    name: str
+    max_model_len: int | None
+
+
+def model(door: Door, wanted: str | None = None) -> Model:
+    """The model that is served, or the one asked for. Raises VtopError when the server does not say or lacks it."""
+    status, said = _ask(door, "GET", "/v1/models")
+    if status == 401:
+        raise VtopError("the load needs the server's key: --api-key or VTOP_API_KEY")
+    rows = said.get("data") if status == 200 and isinstance(said, dict) else None
+    if not rows:
+        raise VtopError(f"/v1/models: {status}; a load needs an OpenAI-compatible server")
+    names = [str(row.get("id")) for row in rows]
+    if wanted is not None and wanted not in names:
+        raise VtopError(f"no model {wanted!r} there; it serves {', '.join(names[:5])}")
+    row = rows[names.index(wanted)] if wanted is not None else rows[0]
+    longest = row.get("max_model_len")
+    return Model(str(row["id"]), longest if isinstance(longest, int) else None)
+
+
+def vocabulary(door: Door, name: str) -> tuple[int, ...]:
+    """Ids that the model's tokenizer makes of plain words, each one usable as a prompt's token."""
+    status, said = _ask(door, "POST", "/tokenize", {"model": name, "prompt": " " + " ".join(WORDS)})
+    ids = said.get("tokens") if status == 200 and isinstance(said, dict) else None
+    if not isinstance(ids, list) or len(set(ids)) < 64:
+        return tuple(VOCABULARY)
+    return tuple(sorted({id_ for id_ in ids if isinstance(id_, int)}))
+
+
+def count_tokens(door: Door, name: str, text: str) -> int:
+    """Prompt tokens of a chat whose one message is the text. Raises VtopError where the server cannot say."""
+    body = {"model": name, "messages": [{"role": "user", "content": text}]}
+    status, said = _ask(door, "POST", "/tokenize", body)
+    count = said.get("count") if status == 200 and isinstance(said, dict) else None
+    if not isinstance(count, int):
+        raise VtopError(f"/tokenize: {status}; chat prompts of an exact length need it")
+    return count
+
+
+def _ask(door: Door, method: str, path: str, body: object | None = None) -> tuple[int, Any]:
+    parts = urlsplit(door.url)
+    assert parts.hostname is not None
+    if parts.scheme == "https":
+        context = door.tls()
+        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+            parts.hostname, parts.port or 443, timeout=TIMEOUT_S, context=context
+        )
+    else:
+        connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=TIMEOUT_S)
+    headers = dict(door.headers)
+    if door.bearer is not None:
+        headers["Authorization"] = f"Bearer {door.bearer}"
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+    try:
+        connection.request(method, parts.path + path, json.dumps(body) if body is not None else None, headers)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read(1 << 24) or b"null")
+    except (OSError, http.client.HTTPException) as error:
+        raise VtopError(f"{door.url}{path}: {error}") from error
+    except ValueError:
+        return answer.status, None
+    finally:
+        connection.close()

@@ -1,0 +1,347 @@
+"""The body of every request of a phase: prompts of an exact length that meet no other run's cache, or a file's prompts.
+
+A server keeps the prompts it has seen and answers their likes many times faster. So each prompt begins with a nonce,
+ids that no other request of any run begins with; where prompts are to share a prefix, the run's nonce begins it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import shake_128
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from vtop.errors import VtopError
+from vtop.load.schedule import lengths
+from vtop.load.spec import Phase
+
+# A cache matches whole blocks from the front, so one odd id in the first block would do; with the largest usual block
+# filled, a server that matches id by id shares nothing worth counting either.
+NONCE_TOKENS = 64
+# Where the server cannot be asked: above the specials and single bytes that most vocabularies begin with, below the
+# end of the smallest in use.
+VOCABULARY = range(300, 4000)
+LONGEST_ANSWER = 1024  # where neither a person nor the file says how long, and the model ends by itself
+NEEDED = frozenset(("model", "prompt", "messages", "max_tokens", "stream"))
+# Each costs one token in most vocabularies, with the blank before it; which do is counted where the server can count.
+WORD_LIST = (
+    "air arm art baby back bad bag ball bank base bed big bird black blood blue board boat body book born both box "
+    "boy bread bring build burn bus buy call came car cat cause cell chair child church city class clean clear close "
+    "cloth coat cold cook cool copy corn cost cross cut dark day dead deep desk dog door draw dream dress drink drive "
+    "drop dry earth east eat edge egg eight end eye face fact fall far farm fast father fear feel fell field fight "
+    "fill film find fine fire fish five flat floor fly food foot force form four free friend front fruit full game "
+    "garden gate girl glass gold good grass gray great green ground group grow gun hair half hall hand hard hat head "
+    "hear heart heat hill hit hold hole home hope horse hot hour house ice inch iron job jump key king kitchen lake "
+    "land late law lay lead leaf learn leave leg letter life lift light line list live long lost love low luck "
+    "machine main man map mark market meat metal milk mind mine moon morning mother mountain mouth move music name "
+    "near neck news night nine noise north nose note office oil old open page pain paint paper park part path pay "
+    "peace picture piece plan plant play point pool poor post power press pull push race radio rain read red rest "
+    "rice rich ride ring rise river road rock roll room rose round run salt sand school sea seat seed sell ship shop "
+    "short side sign silver sing sister six size skin sky sleep slow small smile snow soft soil song south space "
+    "spring square star"
+)
+WORDS = WORD_LIST.split()
+OPENING = "Read:"  # so that every word of the prompt has a blank before it
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One request of a file: its prompt, or only its lengths. None: the file does not say."""
+
+    text: str | None = None
+    ids: tuple[int, ...] | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    hash_ids: tuple[int | str, ...] = ()  # blocks of the prompt; equal ones have equal tokens
+    at_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Units:
+    """What made prompts consist of, as ready text: a unit for every value of two random bytes."""
+
+    table: list[str]
+    before: str
+    between: str
+    after: str
+    overhead_tokens: int = 0  # of what stands around them, the chat template's included
+    tokens_each: float = 1.0
+    exact: bool = True
+
+    def of(self, tokens: int) -> int:
+        """Units in a prompt of so many tokens."""
+        return round((tokens - self.overhead_tokens) / self.tokens_each)
+
+    def text(self, draw: bytes) -> str:
+        return self.between.join(map(self.table.__getitem__, memoryview(draw).cast("H")))
+
+
+class Prompts:
+    """The payloads of one phase. One request's depends on its number alone, so any worker makes any of them.
+
+    `caveats` are sentences for whoever reads the numbers: prompts that repeat, lengths that are not exact.
+    """
+
+    def __init__(
+        self,
+        phase: Phase,
+        *,
+        model: str,
+        entropy: str,
+        index: int = 0,
+        vocabulary: Sequence[int] = VOCABULARY,
+        items: Sequence[Item] = (),
+        count_tokens: Callable[[str], int] | None = None,
+        without: Iterable[str] = (),
+    ) -> None:
+        """entropy: of this run alone. index: of the phase in the run. vocabulary: ids that the server takes as such.
+
+        items: what `read` made of the phase's file. count_tokens: prompt tokens of a chat whose one message is the
+        text, the template's included. without: fields that the server refused; `continuous_usage_stats` stands in for
+        `return_token_ids`, and `min_tokens` for `ignore_eos`, unless refused too. Raises VtopError.
+        """
+        self._phase = phase
+        self._items = items
+        self._run = entropy
+        self._phase_of_run = f"{entropy} {index}"
+        chat = phase.api == "chat"
+        self._units = _words(count_tokens) if chat else _Units(_table([str(id_) for id_ in vocabulary]), "[", ",", "]")
+        self._shared = round(phase.prefix_tokens / self._units.tokens_each)  # units
+        self._before = self._units.before
+        if self._shared:
+            self._before += self._units.text(self._shared_draw()) + self._units.between
+        self._head = f'{{"model":{json.dumps(model)},"{"messages" if chat else "prompt"}":'
+        self._fields = _fields(frozenset(without))
+        self._chat = chat
+        self._check()
+        self.caveats = tuple(self._caveats())
+
+    def payload(self, k: int) -> bytes:
+        """The body of request k."""
+        input_tokens, output_tokens = self.asked(k)
+        tail = self._fields[output_tokens is not None]
+        longest = LONGEST_ANSWER if output_tokens is None else output_tokens
+        return f"{self._head}{self._prompt(k, input_tokens)},{tail.replace('N', str(longest))}}}".encode()
+
+    def asked(self, k: int) -> tuple[int | None, int | None]:
+        """Prompt and output tokens that request k asks for; None where a text or the model decides."""
+        input_tokens, output_tokens = lengths(self._phase, k)
+        item = self._item(k)
+        if item is None:
+            return input_tokens, output_tokens
+        return item.input_tokens, item.output_tokens if output_tokens is None else output_tokens
+
+    def _item(self, k: int) -> Item | None:
+        return self._items[k % len(self._items)] if self._items else None
+
+    def _prompt(self, k: int, tokens: int | None) -> str:
+        item = self._item(k)
+        if item is not None and item.text is not None:
+            text = json.dumps(item.text)
+            return f'[{{"role":"user","content":{text}}}]' if self._chat else text
+        if item is not None and item.ids is not None:
+            return f"[{','.join(map(str, item.ids))}]"
+        assert tokens is not None
+        if item is not None and item.hash_ids and not self._chat:
+            return f"[{self._units.text(self._blocks(item.hash_ids, tokens, k))}]"
+        return (
+            f"{self._before}{self._units.text(self._own(k, self._units.of(tokens) - self._shared))}{self._units.after}"
+        )
+
+    def _own(self, k: int, units: int) -> bytes:
+        """What only request k has: its nonce, then a draw that the seed repeats."""
+        units = max(units, 1)
+        nonce = min(units, NONCE_TOKENS)
+        return _draw(nonce, self._phase_of_run, "request", k) + _draw(units - nonce, self._phase.seed, "prompt", k)
+
+    def _shared_draw(self) -> bytes:
+        # the run's own, not the phase's: a sweep meets the same warm prefix at every step but the first
+        nonce = min(self._shared, NONCE_TOKENS)
+        return _draw(nonce, self._run, "prefix") + _draw(self._shared - nonce, self._phase.seed, "prefix")
+
+    def _blocks(self, hash_ids: tuple[int | str, ...], tokens: int, k: int) -> bytes:
+        """Equal blocks for equal hashes within the phase, none like another run's; the rest is the request's own."""
+        size = self._phase.hash_tokens
+        sizes = [min(size, tokens - at) for at in range(0, tokens, size)]
+        blocks = [_draw(n, self._phase_of_run, "block", id_) for id_, n in zip(hash_ids, sizes, strict=False)]
+        rest = tokens - sum(sizes[: len(blocks)])
+        return b"".join(blocks) + (self._own(k, rest) if rest else b"")
+
+    def _check(self) -> None:
+        if self._chat and any(item.ids is not None for item in self._items):
+            raise VtopError("the dataset has prompts of token ids, which chat does not take; write api=completions")
+        tokens = self._phase.input
+        if tokens is not None and self._units.of(tokens.low) - self._shared < 1:
+            least = self._units.overhead_tokens + self._phase.prefix_tokens + 1
+            raise VtopError(
+                f"in={tokens.low} is less than the chat template and the prefix take; write in={least} or more"
+            )
+
+    def _caveats(self) -> Iterator[str]:
+        word_for_word = sum(item.text is not None or item.ids is not None for item in self._items)
+        if word_for_word:
+            yield "the dataset's prompts are sent word for word: what was sent before may still be cached"
+        total = self._phase.total
+        if self._items and total is not None and total > len(self._items) and not self._phase.trace:
+            again = "the prompts" if word_for_word else "the lengths"
+            yield f"{total:,} requests from a dataset of {len(self._items):,}: {again} repeat"
+        if not self._units.exact and word_for_word < max(len(self._items), 1):
+            yield "prompt lengths are not exact: what a word costs is not known, or not the same for all words"
+
+
+def _fields(without: frozenset[str]) -> tuple[str, str]:
+    """The JSON behind the prompt, N for the answer's length: for a model that ends by itself, and for exactly N."""
+    if needed := without & NEEDED:
+        raise ValueError(f"no request without {sorted(needed)}")
+    fields: dict[str, Any] = {"stream": True}
+    ids = "return_token_ids" not in without
+    if not without & {"stream_options", "include_usage"}:
+        # one exact count of each event's tokens is enough; a second only costs the server time
+        counted = not ids and "continuous_usage_stats" not in without
+        fields["stream_options"] = {"include_usage": True} | ({"continuous_usage_stats": True} if counted else {})
+    if ids:
+        fields["return_token_ids"] = True
+    if "temperature" not in without:
+        fields["temperature"] = 0  # else the model's own sampling, whose cost differs from model to model
+    plain = '"max_tokens":N,' + json.dumps(fields, separators=(",", ":"))[1:-1]
+    # ignore_eos is exact by itself; min_tokens masks logits at every step, which slows the server that is measured
+    if "ignore_eos" not in without:
+        return plain, plain + ',"ignore_eos":true'
+    return plain, plain + (',"min_tokens":N' if "min_tokens" not in without else "")
+
+
+def _draw(units: int, *stream: object) -> bytes:
+    """Two bytes for each unit, the same ones for the same stream on every machine."""
+    return shake_128(" ".join(map(str, stream)).encode()).digest(2 * units)
+
+
+def _table(units: Sequence[str]) -> list[str]:
+    return [units[number * len(units) >> 16] for number in range(65536)]
+
+
+def _words(count_tokens: Callable[[str], int] | None) -> _Units:
+    """Words for chat: those that cost one token each, if the server can count and knows enough of them."""
+    before, after = f'[{{"role":"user","content":"{OPENING} ', '"}]'
+    if count_tokens is None:
+        return _Units(_table(WORDS), before, " ", after, exact=False)
+    overhead = count_tokens(OPENING)
+
+    def cost(words: Sequence[str]) -> int:
+        return count_tokens(" ".join((OPENING, *words))) - overhead
+
+    def one_token_each(words: Sequence[str]) -> list[str]:
+        if cost(words) == len(words):
+            return list(words)
+        middle = len(words) // 2
+        return one_token_each(words[:middle]) + one_token_each(words[middle:]) if middle else []
+
+    words = one_token_each(WORDS)
+    if len(words) < 100:
+        words = WORDS
+    costs = cost(words), cost(words[::-1])
+    exact = costs == (len(words), len(words))
+    return _Units(_table(words), before, " ", after, overhead, sum(costs) / (2 * len(words)), exact)
+
+
+class _Turn(msgspec.Struct):
+    speaker: str = msgspec.field(name="from", default="")
+    value: str = ""
+
+
+class _Line(msgspec.Struct):
+    prompt: str | list[int] | None = None
+    prompt_tokens: int | None = None
+    input: int | None = None
+    input_tokens: int | None = None
+    input_length: int | None = None
+    output: int | None = None
+    output_tokens: int | None = None
+    output_length: int | None = None
+    timestamp: float | None = None
+    hash_ids: list[int | str] | None = None
+    conversations: list[_Turn] | None = None
+
+
+_line = msgspec.json.Decoder(_Line)
+
+
+def read(phase: Phase) -> tuple[Item, ...]:
+    """The requests of the phase's dataset or trace; () where it has neither. Raises VtopError."""
+    path = phase.trace or phase.dataset
+    if path is None:
+        return ()
+    try:
+        text = Path(path).expanduser().read_bytes()
+    except OSError as error:
+        raise VtopError(f"{path}: {(error.strerror or str(error)).lower()}; expected a file of requests") from None
+    return parse(text, phase, Path(path).name)
+
+
+def parse(text: bytes, phase: Phase, name: str) -> tuple[Item, ...]:
+    """The requests in the text of a file called `name`; a trace's in the order of their instants. Raises VtopError."""
+    text = text.removeprefix(b"\xef\xbb\xbf").strip()
+    items = []
+    for where, line in _lines(text, name):
+        try:
+            item = _request(_line.decode(line), phase)
+        except (ValueError, msgspec.MsgspecError) as error:  # msgspec speaks of $.input: as good a name as any
+            raise VtopError(f"{where}: {error}") from None
+        if item is not None:
+            items.append(item)
+    if not items:
+        raise VtopError(
+            f'{name}: no request in it; write lines such as {{"prompt": "…"}} or {{"input": 1024, "output": 256}}'
+        )
+    return tuple(sorted(items, key=lambda item: item.at_s or 0.0) if phase.trace else items)
+
+
+def _lines(text: bytes, name: str) -> Iterator[tuple[str, bytes | msgspec.Raw]]:
+    if text.startswith(b"["):
+        try:
+            entries = msgspec.json.decode(text, type=list[msgspec.Raw])
+        except msgspec.DecodeError as error:
+            raise VtopError(f"{name}: {error}; expected a JSON array or one JSON object a line") from None
+        yield from ((f"{name} entry {number}", entry) for number, entry in enumerate(entries, 1))
+        return
+    for number, line in enumerate(text.split(b"\n"), 1):
+        if line.strip():
+            yield f"{name} line {number}", line
+
+
+def _request(line: _Line, phase: Phase) -> Item | None:
+    """None for a conversation that nobody opened. Raises ValueError."""
+    prompt: str | list[int] | None = line.prompt
+    if line.conversations is not None:
+        prompt = next((turn.value for turn in line.conversations if turn.speaker in ("human", "user")), "")
+        if not prompt.strip():
+            return None
+    input_tokens = _first(line.prompt_tokens, line.input, line.input_tokens, line.input_length)
+    output_tokens = _first(line.output, line.output_tokens, line.output_length)
+    if output_tokens is not None and output_tokens < 1:
+        raise ValueError(f"an output of {output_tokens} tokens; write 1 or more")
+    if phase.trace is not None:
+        if line.timestamp is None or input_tokens is None or output_tokens is None:
+            raise ValueError("a trace's line has timestamp (in ms), input_length and output_length")
+    elif prompt is not None:
+        if not prompt:
+            raise ValueError("the prompt is empty")
+        if isinstance(prompt, str):
+            return Item(text=prompt, output_tokens=output_tokens)
+        return Item(ids=tuple(prompt), input_tokens=len(prompt), output_tokens=output_tokens)
+    if input_tokens is None:
+        raise ValueError('neither "prompt" nor "input" (tokens)')
+    if input_tokens < 1:
+        raise ValueError(f"a prompt of {input_tokens} tokens; write 1 or more")
+    hash_ids, size = tuple(line.hash_ids or ()), phase.hash_tokens
+    if len(hash_ids) > -(-input_tokens // size):
+        raise ValueError(f"{len(hash_ids)} hash_ids of {size} tokens are more than {input_tokens} tokens; write block=")
+    at_s = None if line.timestamp is None else line.timestamp / 1000
+    return Item(input_tokens=input_tokens, output_tokens=output_tokens, hash_ids=hash_ids, at_s=at_s)
+
+
+def _first(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)

@@ -1,0 +1,52 @@
+"""Every key: what it is bound to, how it is written, what it does. Bindings, help and palette read this table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from textual.binding import Binding
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """`keys` as Textual spells them, `face` as a person does; `priority`: also while something else has the focus."""
+
+    id: str
+    keys: str
+    face: str
+    action: str
+    does: str
+    priority: bool = False
+
+    def binding(self) -> Binding:
+        return Binding(
+            self.keys, self.action, self.does, key_display=self.face, show=False, priority=self.priority, id=self.id
+        )
+
+
+KEYS: Final = (
+    Key("quit", "q", "q", "quit", "quit"),
+    Key("interrupt", "ctrl+c", "ctrl+c", "quit", "quit, from anywhere", priority=True),
+    Key("pause", "space", "space", "pause", "pause; go on"),
+    Key("back", "left", "←", "scrub(-1)", "back by a thirtieth of the window"),
+    Key("forward", "right", "→", "scrub(1)", "forward by a thirtieth of the window"),
+    Key("far-back", "shift+left", "shift+←", "scrub(-10)", "far back"),
+    Key("far-forward", "shift+right", "shift+→", "scrub(10)", "far forward"),
+    Key("beginning", "home", "home", "beginning", "to the beginning"),
+    Key("live", "end", "end", "follow", "to the end, and follow it: live"),
+    Key("zoom-in", "plus,equals_sign", "+", "zoom(-1)", "a shorter time window; the mouse wheel does it too"),
+    Key("zoom-out", "minus", "-", "zoom(1)", "a longer time window"),
+    Key("slower", "left_square_bracket", "[", "speed(-1)", "replay slower"),
+    Key("faster", "right_square_bracket", "]", "speed(1)", "replay faster"),
+    Key("mark", "m", "m", "mark", "mark this moment in the recording"),
+    Key("record", "r", "r", "record", "record to a file, from the session's beginning; again to stop"),
+    Key("picture", "s", "s", "picture", "picture of the screen, as SVG"),
+    Key("theme", "t", "t", "next_theme", "next theme"),
+    Key("next-panel", "tab", "tab", "choose(1)", "choose the next panel; a click chooses one"),
+    Key("panel-before", "shift+tab", "shift+tab", "choose(-1)", "choose the panel before"),
+    Key("enlarge", "enter", "enter", "enlarge", "the chosen panel alone; again for all"),
+    Key("shrink", "escape", "esc", "shrink", "all panels, none chosen"),
+    Key("help", "question_mark", "?", "help", "what the chosen panel's numbers are; all numbers when none is chosen"),
+    Key("palette", "ctrl+p", "ctrl+p", "command_palette", "find all of this by name", priority=True),
+)

@@ -1,0 +1,107 @@
+"""From a recording to a screen: a live one, a replayed one, a still one."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+
+from vtop import units
+from vtop.draw.look import Look
+from vtop.errors import VtopError
+from vtop.recording import AnyEvent, FileRecording, LiveRecording, Note, Playhead, Start
+from vtop.session.session import Session
+from vtop.ui import picture
+from vtop.ui.app import VtopApp
+
+
+def live(
+    recording: LiveRecording,
+    clock: Callable[[], float],
+    begin: Callable[[], None],
+    *,
+    look: Look,
+    window_s: float,
+    hidden: frozenset[str],
+) -> str:
+    """Show a session while it is being recorded; why the screen was left. Raises SystemExit after a fault of vtop's.
+
+    `begin` lets the sources go.
+    """
+    app = VtopApp(recording, Playhead(clock, clock), look, window_s=window_s, hidden=hidden)
+    faults: list[str] = []
+
+    def died(thread: threading.ExceptHookArgs) -> None:
+        """A source is lost, the session is not; a traceback now would go across the screen."""
+        name = thread.thread.name if thread.thread is not None else "a thread"
+        faults.append("".join(traceback.format_exception(thread.exc_value)))
+        recording.append(Note(source="vtop", text=f"{name} broke off: {thread.exc_value!r}"))
+
+    threading.excepthook, before = died, threading.excepthook
+    try:
+        begin()
+        app.run()
+    finally:
+        threading.excepthook = before
+    if faults:
+        print("\n".join(faults), file=sys.stderr)
+    if faults or app.return_code:
+        raise SystemExit(1)
+    return app.left
+
+
+def replay(
+    recording: FileRecording,
+    look: Look,
+    *,
+    speed: float,
+    at_s: float | None,
+    window_s: float,
+    hidden: frozenset[str],
+) -> None:
+    """Show a recording: from its beginning and moving, or standing at an instant."""
+    session = Session(recording.start)
+    playhead = Playhead(time.monotonic, lambda: session.end_s)
+    app = VtopApp(recording, playhead, look, session=session, window_s=window_s, hidden=hidden)
+    while app.take_in() and session.end_s <= (at_s or 0.0):
+        pass
+    if at_s is not None and at_s > session.end_s:
+        raise VtopError(f"--at {units.clock(at_s)}: {recording.path} ends at {units.clock(session.end_s)}")
+    playhead.pause()
+    playhead.seek(at_s or 0.0)
+    playhead.speed = speed
+    if at_s is None:
+        playhead.play()
+    app.run()
+    if app.return_code:
+        raise SystemExit(1)
+
+
+class _Finished:
+    """A recording from which all has been taken."""
+
+    def __init__(self, start: Start) -> None:
+        self.start = start
+
+    def take(self, limit: int = 0) -> list[AnyEvent]:
+        return []
+
+
+def still(
+    session: Session, look: Look, *, now_s: float, size: tuple[int, int], window_s: float, hidden: frozenset[str]
+) -> tuple[str, str]:
+    """The screen of one instant as SVG and as text."""
+    playhead = Playhead(lambda: 0.0, lambda: session.end_s)
+    if now_s < session.end_s:
+        playhead.seek(now_s)
+    app = VtopApp(_Finished(session.start), playhead, look, session=session, window_s=window_s, hidden=hidden)
+
+    async def drawn() -> tuple[str, str]:
+        async with app.run_test(size=size) as pilot:
+            await pilot.pause()
+            return picture.svg(app, f"vtop {units.clock(now_s)}"), picture.text(app)
+
+    return asyncio.run(drawn())
