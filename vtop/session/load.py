@@ -61,7 +61,8 @@ class Seen:
         self.service, self.response = Spread(), Spread()
         self.itl, self.tpot, self.e2e = Spread(), Spread(), Spread()
         self.errors: Counter[str] = Counter()
-        self.answered = 0  # that had their first token, warm-up included
+        self.closed = 0  # that were sent and ended, warm-up included
+        self.answered = 0  # of those, with their first token
         self.done = self.good = self.judged = 0
         self.output_tokens = self.good_tokens = 0
         self.wrong_length = 0
@@ -80,6 +81,7 @@ class Seen:
         self.ended = ended
 
     def _take(self, request: Request, slo: dict[str, float] | None) -> None:
+        self.closed += request.sent_s is not None
         self.answered += request.first_s is not None
         if request.warmup:
             return
@@ -223,7 +225,7 @@ class LoadHistory:
             rate_per_s=target.rate_per_s,
             arrival=target.arrival,
             sent_per_s=_recent_rate(phase, now_s) if end is None else None,
-            in_flight=max(0, seen.sent - done_all) if end is None else 0,
+            in_flight=max(0, seen.sent - seen.closed) if end is None else 0,
             answering=max(0, bisect_right(phase.first_t, now_s) - seen.answered) if end is None else 0,
             sent=seen.sent,
             done=seen.done,

@@ -38,7 +38,9 @@ def live(
         """A source is lost, the session is not; a traceback now would go across the screen."""
         name = thread.thread.name if thread.thread is not None else "a thread"
         faults.append("".join(traceback.format_exception(thread.exc_value)))
-        recording.append(Note(source="vtop", text=f"{name} broke off: {thread.exc_value!r}"))
+        recording.append(
+            Note(source="vtop", text=f"{name} broke off ({thread.exc_type.__name__})")
+        )  # its text may hold a key
 
     threading.excepthook, before = died, threading.excepthook
     try:

@@ -1,0 +1,176 @@
+"""What vtop's own load adds up to: claims on small loads built by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from vtop.recording import Host, Load, Request, Start, Target, decode, encode
+from vtop.session.frame import LoadPart
+from vtop.session.session import Session
+from vtop.session.spread import Spread
+
+START = Start(t=0.0, format=1, vtop="test", unix_s=1e9, servers=(Target(url="http://localhost:8000"),), interval_s=1.0)
+
+
+def load(t: float, state: str, **asked: object) -> Load:
+    known: dict[str, object] = {"phase": 0, "spec": "c=2", "shape": "closed", "concurrency": 2}
+    return Load(t=t, state=state, **{**known, **asked})  # type: ignore[arg-type]
+
+
+def sent(t: float, id: int, *, due_s: float, sent_s: float | None = None, **rest: object) -> Request:
+    return Request(t=t, id=id, phase=0, due_s=due_s, sent_s=sent_s if sent_s is not None else due_s, **rest)  # type: ignore[arg-type]
+
+
+def ended(t: float, id: int, *, due_s: float, sent_s: float, first_s: float, tokens: int, **rest: object) -> Request:
+    known: dict[str, object] = {
+        "last_s": first_s + 0.01 * (tokens - 1),
+        "end_s": first_s + 0.01 * (tokens - 1) + 0.001,
+        "output_tokens": tokens,
+        "tokens_from": "ids",
+        "chunks": tokens,
+        "gaps_us": (10_000,) * (tokens - 1),
+        "status": 200,
+        "finish": "length",
+    }
+    return Request(t=t, id=id, phase=0, due_s=due_s, sent_s=sent_s, first_s=first_s, **{**known, **rest})  # type: ignore[arg-type]
+
+
+def failed(t: float, id: int, error: str) -> Request:
+    return Request(t=t, id=id, phase=0, due_s=t - 1, sent_s=t - 1, end_s=t, status=503, error=error)
+
+
+def part(*events: Load | Request | Host, at: float = 100.0) -> LoadPart:
+    session = Session(START)
+    for event in events:
+        session.apply(decode(encode(event)))
+    found = session.frame(at).load
+    assert found is not None
+    return found
+
+
+def test_without_load_there_is_no_part() -> None:
+    assert Session(START).frame(1.0).load is None
+
+
+def test_in_flight_is_what_was_sent_and_has_not_ended() -> None:
+    found = part(
+        load(1, "begin"),
+        sent(2.0, 0, due_s=2.0),
+        sent(2.0, 1, due_s=2.0),
+        ended(3.0, 0, due_s=2.0, sent_s=2.0, first_s=2.2, tokens=5),
+        at=3.5,
+    )
+    assert (found.in_flight, found.sent, found.done, found.failed) == (1, 2, 1, 0)
+
+
+def test_a_request_that_was_never_sent_is_failed_and_not_in_flight() -> None:
+    unsent = Request(t=3, id=1, phase=0, due_s=2.0, end_s=3.0, error="connect")
+    found = part(load(1, "begin"), sent(2.0, 0, due_s=2.0), unsent)
+    assert (found.in_flight, found.failed) == (1, 1)
+
+
+def test_the_frame_of_an_instant_knows_nothing_later() -> None:
+    session = Session(START)
+    for event in (
+        load(1, "begin"),
+        sent(2.0, 0, due_s=2.0),
+        ended(3.0, 0, due_s=2.0, sent_s=2.0, first_s=2.2, tokens=5),
+        load(4.0, "end", reason="done"),
+    ):
+        session.apply(event)
+    assert [session.frame(at).load.done for at in (5.0, 2.5, 3.0, 2.0)] == [1, 0, 1, 0]  # type: ignore[union-attr]
+    assert session.frame(3.5).load.state == "running"  # type: ignore[union-attr]
+    assert session.frame(0.5).load is None
+
+
+def test_ttft_counts_from_sent_and_in_an_open_loop_from_due_as_well() -> None:
+    events = [load(1, "begin", shape="open", rate_per_s=8.0, concurrency=None)]
+    found = part(*events, ended(5.0, 0, due_s=2.0, sent_s=4.0, first_s=4.5, tokens=3))
+    assert found.ttft.p50_s == pytest.approx(0.5)
+    assert found.ttft_from_due is not None
+    assert found.ttft_from_due.p50_s == pytest.approx(2.5)
+    assert part(load(1, "begin"), ended(5.0, 0, due_s=2.0, sent_s=4.0, first_s=4.5, tokens=3)).ttft_from_due is None
+
+
+def test_a_gap_of_several_tokens_counts_as_several() -> None:
+    request = ended(
+        5.0, 0, due_s=2, sent_s=2, first_s=2.5, tokens=9, gaps_us=(40_000, 10_000), gap_tokens=(4, 4), last_s=2.55
+    )
+    found = part(load(1, "begin"), request)
+    assert found.itl.n == 8
+    assert found.itl.mean_s == pytest.approx(0.05 / 8)
+
+
+def test_one_token_has_no_tpot() -> None:
+    found = part(load(1, "begin"), ended(5.0, 0, due_s=2, sent_s=2, first_s=2.5, tokens=1))
+    assert (found.tpot.n, found.tpot.p50_s, found.ttft.n) == (0, None, 1)
+
+
+def test_failures_are_longer_than_everything_and_have_names() -> None:
+    answers = [ended(5.0, k, due_s=2, sent_s=2, first_s=2.5, tokens=2) for k in range(40)]
+    found = part(load(1, "begin"), *answers, *[failed(6.0, 100 + k, "http_status") for k in range(10)])
+    assert found.failed_by_class == (("http_status", 10),)
+    assert (found.ttft.n, found.ttft.failed) == (40, 10)
+    assert found.ttft.p90_s == math.inf
+    assert found.ttft.p99_s is None  # 50 are too few
+
+
+def test_warm_up_requests_are_in_flight_and_in_nothing_else() -> None:
+    found = part(
+        load(1, "begin"),
+        sent(2, 0, due_s=2, warmup=True),
+        sent(2, 1, due_s=2),
+        ended(3, 0, due_s=2, sent_s=2, first_s=2.5, tokens=2, warmup=True),
+    )
+    assert (found.done, found.ttft.n, found.in_flight) == (0, 0, 1)
+
+
+def test_service_levels_are_kept_jointly_from_due_and_failures_break_them() -> None:
+    slo = {"ttft": 0.8, "tpot": 0.05}
+    begin = load(1, "begin", shape="open", rate_per_s=1.0, concurrency=None, slo=slo)
+    found = part(
+        begin,
+        ended(5, 0, due_s=2, sent_s=2, first_s=2.5, tokens=3),  # keeps both
+        ended(5, 1, due_s=2, sent_s=2.7, first_s=3.0, tokens=3),  # late from due, quick from sent
+        ended(5, 2, due_s=2, sent_s=2, first_s=2.5, tokens=3, last_s=2.9),  # slow tokens
+        ended(5, 3, due_s=2, sent_s=2, first_s=2.5, tokens=1),  # has no TPOT to break
+        failed(6, 4, "timeout"),
+    )
+    assert found.slo is not None
+    assert (found.slo.good, found.slo.judged) == (2, 5)
+    assert found.slo.attainment_ratio == pytest.approx(0.4)
+
+
+def test_progress_is_by_requests_or_time_whichever_comes_first() -> None:
+    by_count = part(load(1, "begin", requests=4), ended(2, 0, due_s=1, sent_s=1, first_s=1.5, tokens=2), at=2.0)
+    assert by_count.progress_ratio == pytest.approx(0.25)
+    assert by_count.left_s == pytest.approx(3.0)
+    assert part(load(1, "begin", for_s=10.0), at=6.0).progress_ratio == pytest.approx(0.5)
+
+
+def test_lateness_marks_an_open_run_as_limited_by_the_client() -> None:
+    begin = load(1, "begin", shape="open", rate_per_s=100.0, concurrency=None)
+    late = [sent(2, k, due_s=1.0, sent_s=1.02) for k in range(100)]
+    assert "late" in (part(begin, *late).limited or "")
+    assert part(begin, *[sent(2, k, due_s=1.0, sent_s=1.0005) for k in range(100)]).limited is None
+
+
+def test_a_busy_load_process_is_said() -> None:
+    assert "core" in (part(load(1, "begin"), Host(t=2, at_s=2, load_cpu_ratio=0.97)).limited or "")
+
+
+def test_a_change_of_target_is_seen_from_its_line_on() -> None:
+    events = (load(1, "begin"), load(5, "change", concurrency=3))
+    assert part(*events, at=4.0).concurrency == 2
+    assert part(*events, at=5.0).concurrency == 3
+
+
+def test_a_spread_is_exact_to_the_microsecond() -> None:
+    spread = Spread()
+    for us in (1, 2, 3, 4, 1000):
+        spread.add_us(us)
+    assert spread.quantiles((0.5,)) == [3e-6]
+    assert spread.quantiles((1.0,), however_few=True) == [1e-3]
+    assert spread.mean_s == pytest.approx(202e-6)
