@@ -403,7 +403,8 @@ async def test_too_many_open_files_are_this_machines_limit() -> None:
 
 
 async def test_a_stalled_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with serving(monkeypatch.setattr, HANGS) as server:
+    quick = Answer(each(0.0001, four()[:2], 0.0001), "hang", unfinished=True)  # never silent for as long as stall_s
+    async with serving(monkeypatch.setattr, quick) as server:
         client = client_of(server, Patience(stall_s=0.001))
         running = asyncio.ensure_future(ask(client))
         await server.hanging.wait()
@@ -411,16 +412,16 @@ async def test_a_stalled_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         exchange = await running
         await server.client_gone.wait()
     assert (exchange.error, exchange.end_s) == ("stalled", 12.0)
-    assert exchange.detail == "no byte for 10.0 s, 2 events with tokens had come"
+    assert exchange.detail == "no byte for 12.0 s, 2 events with tokens had come"
 
 
 async def test_comments_keep_an_answer_from_stalling(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = Answer(at(*each(0.9, (b": ping\n\n",) * 50), *each(0.1, (*four(), usage(4), DONE), 46.0)))
+    answer = Answer(at(*each(0.9, (b": ping\n\n",) * 50, 0.9), *each(0.1, (*four(), usage(4), DONE), 45.5)))
     async with serving(monkeypatch.setattr, answer) as server:
         client = client_of(server, Patience(stall_s=1.0))
         exchange = await ask(client)
         client.abort()
-    assert (exchange.error, exchange.reading.first_s) == (None, 46.0)
+    assert (exchange.error, exchange.reading.first_s) == (None, 45.5)
 
 
 async def test_an_answer_that_takes_too_long_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -486,6 +487,39 @@ async def test_an_abort_ends_what_is_still_connecting(monkeypatch: pytest.Monkey
     await connecting.wait()
     client.abort()
     assert (await running).error == "cancelled_at_end"
+
+
+async def test_an_abort_right_after_connecting(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = Client._connect
+
+    async def aborted(self: Client) -> Connection:
+        connection = await connect(self)
+        asyncio.get_running_loop().call_soon(self.abort)
+        return connection
+
+    monkeypatch.setattr(Client, "_connect", aborted)
+    async with serving(monkeypatch.setattr, PLAIN) as server:
+        exchange = await ask(client_of(server))
+    assert (exchange.error, server.requests) == ("cancelled_at_end", [])
+
+
+async def test_a_server_that_hangs_up_on_whoever_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = Client._connect
+    hung_up = asyncio.Event()
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async def after_it_hung_up(self: Client) -> Connection:
+        connection = await connect(self)
+        await hung_up.wait()
+        return connection
+
+    monkeypatch.setattr(Client, "_connect", after_it_hung_up)
+    monkeypatch.setattr(Client, "_forget", lambda *_: hung_up.set())
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+        exchange = await ask(Client(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", clock=Clock()))
+    assert (exchange.error, exchange.retried) == ("reset", False)
 
 
 async def test_an_error_of_our_own_is_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,7 @@ def arrange(
             Want("tokens", 2, 3),
             Want("axis", 1, 1, 0),
             Want("ttft", 2, 5),
+            Want("load", 6, 10) if frame.load is not None else Want("load", 0, 0, 0),
             Want("engines", min(many, 4) + 1, many + 1) if many > 1 else Want("latencies", 3, 8),
             Want("events", 1, 40),
         ]
@@ -83,12 +84,13 @@ def arrange(
     engines = [Want("engines", min(many, 4) + 2, many + 2)] if many > 1 else []
     several = len(frame.servers)
     servers = [Want("servers", min(several, 4) + 2, several + 2)] if several > 1 else []
-    left, right, engines, servers, latencies, events = (
+    load = [Want("load", 11, 13)] if frame.load is not None else []
+    left, right, engines, servers, load, latencies, events = (
         [want for want in wants if want.panel not in hidden]
-        for wants in (left, right, engines, servers, [Want("latencies", 9, 9, 0)], [Want("events", 3, 99)])
+        for wants in (left, right, engines, servers, load, [Want("latencies", 9, 9, 0)], [Want("events", 3, 99)])
     )
-    # The charts end in one line, the time axis; latencies and events have what is below.
-    below = max(9 + sum(want.least for want in servers), (rows - 2) * 3 // 10)
+    # The charts end in one line, the time axis; latencies, load and events have what is below.
+    below = max(9 + sum(want.least for want in servers), 3 + sum(want.least for want in load), (rows - 2) * 3 // 10)
     charts = max(0, min(rows - 3 - below, sum(want.most for want in right or left)))
     y = 2 + charts
     below = rows - 3 - charts
@@ -98,7 +100,7 @@ def arrange(
         *_column(right, (second, 2, each, charts)),
         *(Place("axis", x, y, each, 1) for x in (MARGIN, second) if below >= 0),
         *_column([*latencies, *servers], (MARGIN, y + 1, each, below)),
-        *_column([*engines, *events], (second, y + 1, each, below)),
+        *_column([*load, *engines, *events], (second, y + 1, each, below)),
     ]
 
 

@@ -23,15 +23,17 @@ from vtop.load.spec import Phase
 from vtop.recording.events import Event, Host, Load, Note, Request, decode
 
 SETTLE_S = 2.0  # between two phases
+RETRY_S = 1.0  # while the server is not up
 LEAD_S = 0.2  # from an order to its taking hold, so that all workers do it together
 READY_S = 30.0
 STEP = 1.25  # of the target, by the keys that raise and lower it
 
 
 class Conductor:
-    """A load on one server, on a thread of its own. Raises VtopError where the server cannot be asked or it cannot fit.
+    """A load on one server, on a thread of its own.
 
-    clock: seconds of the session; origin_s: where that clock began on this machine's monotonic one.
+    clock: seconds of the session; origin_s: where that clock began on this machine's monotonic one. A server that is
+    not up yet is waited for. `failed` says in a sentence why the load could not be, or not go on.
     """
 
     def __init__(
@@ -45,41 +47,59 @@ class Conductor:
         server: int = 0,
         model: str | None = None,
         slo: dict[str, float] | None = None,
-        settle_s: float = SETTLE_S,
     ) -> None:
         self._phases = tuple(phases)
+        self._door = door
         self._append = append
         self._clock = clock
-        self._slo = slo
+        self._origin_s = origin_s
         self._server = server
-        self._settle_s = settle_s
-        self._stopped = threading.Event()
+        self._model = model
+        self._slo = slo
+        self.settle_s = SETTLE_S
+        self.failed: str | None = None
         self.finished = threading.Event()
+        self._stopped = threading.Event()
         self._news = threading.Condition()
-        self._ready = 0
+        self._workers: list[subprocess.Popen[bytes]] = []
+        self._ready = self._gone = 0
         self._steady: set[tuple[int, int]] = set()
         self._done: dict[int, list[str]] = {}
-        self._failed: str | None = None
         self._refused: set[str] = set()
         self._pulses: dict[int, Pulse] = {}
-        self._phase: int | None = None
-        self._target: Phase | None = None
-        served = probe.model(door, model)
-        _check_fit(self._phases, served)
-        self._setup = Setup(
-            origin_s=origin_s,
-            door=door,
-            model=served.name,
-            phases=self._phases,
-            vocabulary=probe.vocabulary(door, served.name),
-            entropy=secrets.token_hex(16),
-            worker=0,
-            workers=max(phase.workers for phase in self._phases),
-        )
-        self._workers: list[subprocess.Popen[bytes]] = []
+        self._phase: int | None = None  # that runs
+        self._target: Phase | None = None  # of it, as changed by hand
 
     def start(self) -> None:
-        for worker in range(self._setup.workers):
+        threading.Thread(target=self._conduct, name="load", daemon=True).start()
+
+    def _asked(self) -> Setup | None:
+        """What the server says of itself, once it is up; None when the load was stopped or can never be."""
+        said = False
+        while not self._stopped.is_set():
+            try:
+                served = probe.model(self._door, self._model)
+            except probe.NotUp as error:
+                if not said:
+                    self._say(f"the load waits for the server: {error}")
+                said = True
+                self._stopped.wait(RETRY_S)
+                continue
+            _check_fit(self._phases, served)
+            return Setup(
+                origin_s=self._origin_s,
+                door=self._door,
+                model=served.name,
+                phases=self._phases,
+                vocabulary=probe.vocabulary(self._door, served.name),
+                entropy=secrets.token_hex(16),
+                worker=0,
+                workers=max(phase.workers for phase in self._phases),
+            )
+        return None
+
+    def _start_workers(self, setup: Setup) -> None:
+        for worker in range(setup.workers):
             process = subprocess.Popen(
                 [sys.executable, "-m", "vtop.load.worker"],
                 stdin=subprocess.PIPE,
@@ -87,9 +107,8 @@ class Conductor:
                 start_new_session=True,  # ctrl-c in the terminal is vtop's to pass on
             )
             self._workers.append(process)
-            self._tell(process, msgspec.structs.replace(self._setup, worker=worker))
+            self._tell(process, msgspec.structs.replace(setup, worker=worker))
             threading.Thread(target=self._listen, args=(worker, process), name="load news", daemon=True).start()
-        threading.Thread(target=self._conduct, name="load", daemon=True).start()
 
     def change(self, direction: int) -> None:
         """Raise (1) or lower (-1) the target of the phase that runs."""
@@ -111,6 +130,8 @@ class Conductor:
         """Break off at once; the server sees its clients gone. The session goes on without load."""
         self._stopped.set()
         self._order(Finish())
+        with self._news:
+            self._news.notify_all()
 
     def stop(self) -> None:
         """Leave no process behind. Returns within a fraction of a second."""
@@ -131,36 +152,44 @@ class Conductor:
     # --- the thread that conducts ----------------------------------------------------------------------------------
 
     def _conduct(self) -> None:
+        try:
+            setup = self._asked()
+            if setup is not None:
+                self._start_workers(setup)
+                self._run_phases()
+        except VtopError as error:
+            self.failed = str(error)
+        if self.failed is not None:
+            self._say(self.failed)
+        self.finished.set()
+
+    def _run_phases(self) -> None:
         everyone = len(self._workers)
         if not self._wait_for(lambda: self._ready == everyone, READY_S):
-            self._say(self._failed or "the load's workers did not start")
-            self.finished.set()
+            self.failed = self.failed or (None if self._stopped.is_set() else "the load's workers did not start")
             return
         for index, phase in enumerate(self._phases):
+            if index:
+                self._stopped.wait(self.settle_s)
             if self._stopped.is_set():
-                break
+                return
             self._phase, self._target = index, phase
             self._append(self._load(index, phase, "begin"))
             self._order(Begin(index, self._clock() + LEAD_S))
-            if phase.warmup:
-                self._wait_for(lambda: len([1 for _, at in self._steady if at == self._phase]) == everyone)
-                if not self._stopped.is_set():
-                    self._append(self._load(index, phase, "steady"))
+            if phase.warmup and self._wait_for(lambda: sum(at == self._phase for _, at in self._steady) == everyone):
+                self._append(self._load(index, phase, "steady"))
             self._wait_for(lambda: len(self._done.get(self._phase or 0, ())) == everyone, stoppable=False)
-            reasons = self._done.get(index, [])
-            reason = self._failed or next((reason for reason in reasons if reason != "done"), "done")
-            self._append(self._load(index, phase, "end", "stopped" if self._stopped.is_set() else reason))
             self._phase = None
-            if self._failed is not None:
-                self._say(self._failed)
-                break
-            if index + 1 < len(self._phases):
-                self._stopped.wait(self._settle_s)
-        self.finished.set()
+            broke = next((reason for reason in self._done.get(index, ()) if reason != "done"), "done")
+            reason = "stopped" if self._stopped.is_set() else self.failed or broke
+            self._append(self._load(index, phase, "end", reason))
+            if self.failed is not None:
+                return
 
     def _wait_for(self, met: Callable[[], bool], timeout_s: float | None = None, *, stoppable: bool = True) -> bool:
         def over() -> bool:
-            return met() or self._failed is not None or (stoppable and self._stopped.is_set())
+            gone = self._gone == len(self._workers)
+            return met() or gone or self.failed is not None or (stoppable and self._stopped.is_set())
 
         with self._news:
             self._news.wait_for(over, timeout_s)
@@ -177,10 +206,9 @@ class Conductor:
                 if isinstance(event, Request):
                     self._append(event)
         with self._news:
+            self._gone += 1
             if not self._stopped.is_set() and not self.finished.is_set():
-                self._failed = self._failed or "a load worker ended unexpectedly"
-            for index in range(len(self._phases)):
-                self._done.setdefault(index, [])
+                self.failed = self.failed or "a load worker ended unexpectedly"
             self._news.notify_all()
 
     def _hear(self, worker: int, news: News) -> None:
@@ -193,7 +221,7 @@ class Conductor:
                 case Done(phase=phase, reason=reason):
                     self._done.setdefault(phase, []).append(reason)
                 case Failed(why=why):
-                    self._failed = why
+                    self.failed = why
                 case Refused(field=field):
                     if field not in self._refused:
                         self._refused.add(field)

@@ -52,6 +52,7 @@ class Connection(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._read_s = 0.0  # the stamp of the read at hand, or of the last one
         self._tell_first = False
+        self._aborted = False
         self._reset()
 
     def _reset(self) -> None:
@@ -77,6 +78,9 @@ class Connection(asyncio.BufferedProtocol):
         self._tell_first = exchange.seen is not None
         self._over = self._loop.create_future()
         self._read_s = self._clock()
+        if not self.open:  # it ended between being opened and being used: nothing else would ever tell
+            self._break("cancelled_at_end" if self._aborted else "reset", self._cut())
+            return await self._over
         self._transport.write(exchange.wire)
         self._look_whether_sent()
         self._watch()
@@ -88,12 +92,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def abort(self, broke: str = "cancelled_at_end", why: str = "") -> None:
         """Close the socket at once; a request under way ends so."""
+        self._aborted = True
         self._break(broke, why)
         if self._transport is not None:
             self._transport.abort()
         self._gone(self)
 
-    def _look_whether_sent(self) -> None:
+    def _look_whether_sent(self, at: float | None = None) -> None:
         exchange = self._exchange
         if exchange is None or exchange.sent_s is not None or self._transport is None:
             return
@@ -101,7 +106,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._plain is not None:
             unsent += self._plain.get_write_buffer_size()
         if not unsent:
-            exchange.sent_s = self._clock()
+            exchange.sent_s = self._clock() if at is None else at
             if exchange.seen is not None:
                 exchange.seen(exchange)
         elif self._plain is not None:
@@ -184,6 +189,7 @@ class Connection(asyncio.BufferedProtocol):
             self._keep = False
         elif status >= 200 and self._exchange is not None:
             self._headed = True
+            self._look_whether_sent(self._read_s)
             self._keep = self._parser.should_keep_alive()
             if not 300 <= status < 400 and self._why.startswith("it redirects"):
                 self._why = ""

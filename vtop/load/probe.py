@@ -18,6 +18,10 @@ from vtop.load.prompts import VOCABULARY, WORDS
 TIMEOUT_S = 10.0
 
 
+class NotUp(VtopError):
+    """The server does not answer, or says that it is not ready."""
+
+
 @dataclass(frozen=True, slots=True)
 class Door:
     """How to get into a server: its root URL, and what to say there."""
@@ -46,10 +50,12 @@ class Model:
 
 
 def model(door: Door, wanted: str | None = None) -> Model:
-    """The model that is served, or the one asked for. Raises VtopError when the server does not say or lacks it."""
+    """The model that is served, or the one asked for. Raises NotUp, or VtopError when it lacks it."""
     status, said = _ask(door, "GET", "/v1/models")
     if status == 401:
         raise VtopError("the load needs the server's key: --api-key or VTOP_API_KEY")
+    if status in (502, 503, 504):
+        raise NotUp(f"/v1/models: {status}")
     rows = said.get("data") if status == 200 and isinstance(said, dict) else None
     if not rows:
         raise VtopError(f"/v1/models: {status}; a load needs an OpenAI-compatible server")
@@ -100,7 +106,7 @@ def _ask(door: Door, method: str, path: str, body: object | None = None) -> tupl
         answer = connection.getresponse()
         return answer.status, json.loads(answer.read(1 << 24) or b"null")
     except (OSError, http.client.HTTPException) as error:
-        raise VtopError(f"{door.url}{path}: {error}") from error
+        raise NotUp(f"{door.url}{path}: {error}") from error
     except ValueError:
         return answer.status, None
     finally:

@@ -46,10 +46,11 @@ class LiveRecording:
     def __init__(self, start: Start, clock: Callable[[], float], path: Path | None = None) -> None:
         self.start = start
         self.path = path
-        self._clock = clock
+        self.clock = clock
         self._lock = threading.RLock()
         self._last_t = 0.0
         self._fresh: deque[AnyEvent] = deque()
+        self._listener: Callable[[AnyEvent], object] | None = None
         self._files: dict[Path | None, IO[bytes]] = {}
         if path is None:
             with contextlib.suppress(OSError):  # no room for it: the session is seen, only not saved from its start
@@ -65,13 +66,20 @@ class LiveRecording:
 
     def append(self, event: Event) -> None:
         with self._lock:
-            self._last_t = max(self._last_t, round(self._clock(), 6))
+            self._last_t = max(self._last_t, round(self.clock(), 6))
             line = encode(msgspec.structs.replace(event, t=self._last_t))
             failed = self._write(line + b"\n")
-            self._fresh.append(decode(line))
+            decoded = decode(line)
+            self._fresh.append(decoded)
+            if self._listener is not None:
+                self._listener(decoded)
             for path, error in failed:
                 where = "the temporary file" if path is None else str(path)
                 self.append(Note(source="recording", text=f"{where}: {error}; no longer recorded there"))
+
+    def listen(self, listener: Callable[[AnyEvent], object] | None) -> None:
+        """Call this from now on when there is something to take; on the thread that appended it, so be quick."""
+        self._listener = listener
 
     def take(self, limit: int = 1_000_000) -> list[AnyEvent]:
         with self._lock:

@@ -202,10 +202,14 @@ class LoadHistory:
 
     def part(self, now_s: float) -> LoadPart | None:
         """The phase that runs at an instant, or the last one that ran; None when there is no load."""
-        begun = [phase for phase in self.phases.values() if phase.begin.t <= now_s]
-        if not begun:
+        begun = [number for number, phase in self.phases.items() if phase.begin.t <= now_s]
+        return self.part_of(begun[-1], now_s) if begun else None
+
+    def part_of(self, number: int, now_s: float) -> LoadPart | None:
+        """A phase as it stood at an instant; None before it began."""
+        phase = self.phases.get(number)
+        if phase is None or phase.begin.t > now_s:
             return None
-        phase = begun[-1]
         target, end = phase.state(now_s)
         seen = self._seen(phase, now_s)
         ended_s = end.t if end is not None else now_s
@@ -216,7 +220,7 @@ class LoadHistory:
         progress, left_s = _progress(phase.begin, done_all, elapsed_s, ended=end is not None)
         return LoadPart(
             phase=phase.begin.phase,
-            phases=len(self.phases),
+            phases=sum(one.begin.t <= now_s for one in self.phases.values()),
             spec=phase.begin.spec,
             shape=phase.begin.shape,
             state="ended" if end is not None else "running",
@@ -227,7 +231,7 @@ class LoadHistory:
             sent_per_s=_recent_rate(phase, now_s) if end is None else None,
             in_flight=max(0, seen.sent - seen.closed) if end is None else 0,
             answering=max(0, bisect_right(phase.first_t, now_s) - seen.answered) if end is None else 0,
-            sent=seen.sent,
+            sent=seen.late.n,
             done=seen.done,
             failed=sum(seen.errors.values()),
             failed_by_class=tuple(sorted(seen.errors.items())),

@@ -43,7 +43,7 @@ class Cell:
 class Group:
     """The series of one quantity (and part), and the tracks of their total and of each engine."""
 
-    __slots__ = ("_cells", "_offset", "_only", "_page", "_rank", "_total_now", "engines", "kind", "progress", "total")
+    __slots__ = ("_cells", "_offset", "_page", "_rank", "_total_now", "engines", "kind", "only", "progress", "total")
 
     def __init__(self, kind: Kind, page: int, *, progress: bool, per_engine: bool, began: float | None) -> None:
         self.kind = kind
@@ -52,14 +52,14 @@ class Group:
         self.total = Track(began)
         self.engines: dict[str, Track] | None = {} if per_engine else None
         self._cells: dict[int, list[Cell]] = {}  # by rank of their name, the best first
-        self._only: Cell | None = None
+        self.only: Cell | None = None  # the one series, where there is one
         self._rank: int | None = None
         self._offset = 0.0
         self._total_now = math.nan
 
     def add(self, owner: str, rank: int, page: int) -> Cell:
         cell = Cell(self, owner)
-        self._only, self._rank = (None, self._rank) if self._cells else (cell, rank)
+        self.only, self._rank = (None, self._rank) if self._cells else (cell, rank)
         self._cells.setdefault(rank, []).append(cell)
         self._cells = dict(sorted(self._cells.items()))
         if self.engines is not None and owner not in self.engines:
@@ -68,7 +68,7 @@ class Group:
 
     def close(self, page: int) -> bool:
         """Put the values of a page, once all its numbers are in. True when the total changed."""
-        only = self._only
+        only = self.only
         if only is None:
             return self.total.put(page, self._together(page))
         value = only.raw + only.before if only.known else math.nan
@@ -124,9 +124,9 @@ class HistogramCell:
         self.n_before: Sequence[int] = ()
         self._last_sum = 0.0
 
-    def put(self, counts: HistogramCounts) -> bool:
-        """True when this changed it."""
-        changed = not self.known or counts != self.raw
+    def put(self, counts: HistogramCounts, *, full: bool) -> bool:
+        """True when this changed it, as it does on every line that is not full."""
+        changed = not full or not self.known or counts != self.raw
         if self.raw is not None and counts.count < self.raw.count:  # it fell on a line that is not full
             self.carry()
         self.raw, self.known = counts, True
@@ -146,20 +146,20 @@ class HistogramCell:
 class HistogramGroup:
     """The series of one histogram quantity, and the track of their total."""
 
-    __slots__ = ("_cells", "_more", "_only", "_rank", "le", "progress", "total")
+    __slots__ = ("_cells", "_more", "_rank", "le", "only", "progress", "total")
 
-    def __init__(self, *, progress: bool, began: bool) -> None:
+    def __init__(self, *, progress: bool, began: bool, split: bool) -> None:
         self.progress = progress
         self.le: tuple[float, ...] = ()
-        self.total = HistogramTrack(began)
+        self.total = HistogramTrack(began, split=split)
         self._cells: dict[int, list[HistogramCell]] = {}  # by rank of their name, the best first
-        self._only: HistogramCell | None = None
+        self.only: HistogramCell | None = None  # the one series, where there is one
         self._rank: int | None = None
         self._more: _Sums = (0.0, 0.0, ())  # what the name before had counted more
 
     def add(self, owner: str, rank: int) -> HistogramCell:
         cell = HistogramCell(self, owner)
-        self._only, self._rank = (None, self._rank) if self._cells else (cell, rank)
+        self.only, self._rank = (None, self._rank) if self._cells else (cell, rank)
         self._cells.setdefault(rank, []).append(cell)
         self._cells = dict(sorted(self._cells.items()))
         return cell
@@ -176,7 +176,7 @@ class HistogramGroup:
 
     def close(self, page: int) -> None:
         """Put the counts of a page, once all its numbers are in."""
-        only = self._only
+        only = self.only
         if only is not None and not only.count_before and only.raw is not None:
             raw = only.raw
             self.total.put(page, self.le, math.nan if raw.sum is None else raw.sum, raw.count, raw.n)

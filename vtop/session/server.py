@@ -18,6 +18,10 @@ from vtop.session.tracks import FactTrack, HistogramTrack, Track
 GAP_INTERVALS = 2.5  # two pages further apart than this many intervals have a gap between them
 
 _PER_ENGINE = frozenset({Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED, Quantity.GENERATION_TOKENS})
+# histograms that are asked for percentiles; of the others sum and count are enough
+PERCENTILES = frozenset(
+    {Quantity.TTFT, Quantity.ITL, Quantity.TPOT, Quantity.QUEUE, Quantity.PREFILL, Quantity.DECODE, Quantity.E2E}
+)
 _NOT_THE_ENGINE = frozenset({Quantity.PROCESS_CPU, Quantity.HTTP_DURATION, Quantity.REJECTED})
 
 
@@ -72,6 +76,7 @@ class ServerHistory:
             self.restarts.append(page)
             self._carry(restarted)
         touched: set[Group] = set()
+        stepped = False
         if scrape.full:
             touched |= self._forget_missing(scrape)
             self._read_labels(scrape, page)
@@ -92,8 +97,11 @@ class ServerHistory:
                     cell.before += cell.raw
                 cell.raw = value
                 cell.known = True
-            touched.add(cell.group)
-        stepped = False
+            group = cell.group
+            if group.only is not cell:
+                touched.add(group)
+            elif group.close(page) and group.progress:
+                stepped = True
         for group in touched:
             if group.close(page) and group.progress:
                 stepped = True
@@ -115,9 +123,12 @@ class ServerHistory:
             group = cell.group
             if scrape.full:
                 group.put_bounds(scrape.le.get(series.partition("{")[0], ()))
-            if cell.put(counts) and group.progress:
+            if cell.put(counts, full=scrape.full) and group.progress:
                 stepped = True
-            touched.add(group)
+            if group.only is cell:
+                group.close(page)
+            else:
+                touched.add(group)
         for group in touched:
             group.close(page)
         return stepped
@@ -197,7 +208,9 @@ class ServerHistory:
         key = (meaning.quantity, meaning.part)
         if key not in self._histogram_groups:
             self._histogram_groups[key] = HistogramGroup(
-                progress=meaning.quantity not in _NOT_THE_ENGINE, began=self._was_vllm(page)
+                progress=meaning.quantity not in _NOT_THE_ENGINE,
+                began=self._was_vllm(page),
+                split=meaning.quantity in PERCENTILES,
             )
         return self._histogram_groups[key].add(meaning.engine, meaning.rank)
 

@@ -105,13 +105,15 @@ class Track:
 class HistogramTrack:
     """One histogram, as counted since the session began (a restart of the server goes on where it stood).
 
-    `began`: it appeared on a later page than the first, so it began empty there.
+    `began`: it appeared on a later page than the first, so it began empty there. `split`: its buckets are kept too,
+    not only sum and count.
     """
 
-    __slots__ = ("_buckets", "_latest", "_le", "_le_page", "_unknown", "began", "count", "page", "sum")
+    __slots__ = ("_buckets", "_latest", "_le", "_le_page", "_unknown", "began", "count", "page", "split", "sum")
 
-    def __init__(self, began: bool = False) -> None:
+    def __init__(self, began: bool = False, *, split: bool = True) -> None:
         self.began = began
+        self.split = split
         self.page = array("I")
         self.sum = array("d")
         self.count = array("d")
@@ -127,6 +129,9 @@ class HistogramTrack:
         self.page.append(page)
         self.sum.append(sum)
         self.count.append(count)
+        if not self.split:
+            self._latest = n
+            return
         if not self._le or (self._le[-1] is not le and self._le[-1] != le):
             self._le.append(le)
             self._le_page.append(page)

@@ -30,9 +30,10 @@ class Attachment:
         gpus: bool = True,
         path: Path | None = None,
         argv: Sequence[str] = (),
+        watch: bool = True,
     ) -> None:
-        began = time.monotonic()
-        self.clock = lambda: time.monotonic() - began
+        """watch: False for a session that holds only what vtop itself does, such as its load."""
+        self.began_s = time.monotonic()
         start = Start(
             format=FORMAT,
             vtop=__version__,
@@ -45,9 +46,12 @@ class Attachment:
         self.servers = [
             ServerSource(index, target, own, self.recording.append, self.clock, interval_s=interval_s)
             for index, (target, own) in enumerate(zip(targets, access, strict=True))
+            if watch
         ]
         self.cards: GpuSource | None = None
         local = [target for target in targets if target.local]
+        if not watch:
+            return
         if gpus and local:
             ports = [port_of(target) for target in local]
             self.cards = GpuSource(
@@ -61,6 +65,10 @@ class Attachment:
             self.recording.append(Note(source="gpu", text=text))
         else:
             self.recording.append(Note(source="gpu", text="not asked (--no-gpu)"))
+
+    def clock(self) -> float:
+        """Seconds since the session began."""
+        return time.monotonic() - self.began_s
 
     def start(self) -> None:
         for source in self.servers:

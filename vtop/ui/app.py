@@ -12,11 +12,12 @@ import time
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import BindingType
 from textual.filter import LineFilter, NoColor
+from textual.message import Message
 from textual.reactive import var
 from textual.screen import Screen
 from textual.theme import Theme
@@ -26,7 +27,7 @@ from vtop.draw import look as looks
 from vtop.draw import screen
 from vtop.draw.look import Look, clean
 from vtop.errors import VtopError
-from vtop.recording import LiveRecording, Mark, Note, Playhead, Recording
+from vtop.recording import AnyEvent, LiveRecording, Mark, Note, Outage, Playhead, Recording, Scrape
 from vtop.session.frame import View
 from vtop.session.session import Session
 from vtop.ui import picture, terminal
@@ -35,10 +36,28 @@ from vtop.ui.help import HelpScreen
 from vtop.ui.keys import KEYS
 
 TICK_S = 0.25
+APART_S = 0.5  # two drawings of a live session, at least: several servers answer at different moments
 FOLD_FOR_S = 0.08  # a long file is taken in slices, so that keys answer meanwhile
 SLICE = 500
 WINDOWS_S = (30, 60, 120, 300, 600, 1800, 3600, 14400, 43200, 86400)
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
+
+
+class Appended(Message, bubble=False):
+    """There is something new in the recording."""
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, Appended)
+
+
+class LoadControl(Protocol):
+    """vtop's own load, as far as the keys are concerned."""
+
+    def change(self, direction: int) -> None:
+        """Raise (1) or lower (-1) what it aims at."""
+
+    def abort(self) -> None:
+        """Break it off at once."""
 
 
 class VtopApp(App[None]):
@@ -64,6 +83,7 @@ class VtopApp(App[None]):
         session: Session | None = None,
         window_s: float = 300.0,
         hidden: frozenset[str] = frozenset(),
+        load: LoadControl | None = None,
     ) -> None:
         super().__init__(driver_class=terminal.Terminal)
         self.recording = recording
@@ -71,10 +91,12 @@ class VtopApp(App[None]):
         self.session = session if session is not None else Session(recording.start)
         self._live = recording if isinstance(recording, LiveRecording) else None
         self._hidden = hidden
+        self._load = load
         self._board = Board(hidden)
         self._window_s = window_s
         self._drawn_at_s = -1.0
         self._drawn_clock = 0.0
+        self._news = False  # a page, or that there was none, has not been drawn
         self._troubles: list[str] = []  # of the recording, still to be said
         self.left = "quit"  # why the screen was left
         for name in looks.names():
@@ -112,6 +134,20 @@ class VtopApp(App[None]):
     def on_mount(self) -> None:
         self.catch_up()
         self.set_interval(TICK_S, self.catch_up)
+        if self._live is not None:
+            self._live.listen(self._hear)
+
+    def on_unmount(self) -> None:
+        if self._live is not None:
+            self._live.listen(None)
+
+    def _hear(self, event: AnyEvent) -> None:
+        if isinstance(event, Scrape | Outage):
+            self.post_message(Appended())
+
+    def on_appended(self) -> None:
+        """A page is seen when it is written, not a tick later."""
+        self.catch_up()
 
     def on_board_resized(self) -> None:
         self.draw()
@@ -124,16 +160,15 @@ class VtopApp(App[None]):
             self.leave("the terminal is gone")
             return
         began = time.monotonic()
-        fresh = 0
-        while taken := self.take_in():
-            fresh += taken
+        while self.take_in():
             if time.monotonic() - began > FOLD_FOR_S and self.session.end_s >= self.playhead.now():
                 break
         self._say_troubles()
         now_s = self.playhead.now()
         moved = now_s != self._drawn_at_s
-        if self.playhead.live and self._live is not None:  # time passes: the age of the data is news once a second
-            moved = fresh > 0 or began - self._drawn_clock >= 1.0
+        if self.playhead.live and self._live is not None:
+            since_s = began - self._drawn_clock  # time passes: the age of the data is news once a second
+            moved = since_s >= 1.0 or (self._news and (since_s >= APART_S or not self._pages_seen()))
         if moved or self.scene is None:
             self.draw()
 
@@ -142,9 +177,13 @@ class VtopApp(App[None]):
         events = self.recording.take(SLICE)
         for event in events:
             self.session.apply(event)
+            self._news = self._news or isinstance(event, Scrape | Outage)
             if isinstance(event, Note) and event.source in ("recording", "vtop"):
                 self._troubles.append(event.text)
         return len(events)
+
+    def _pages_seen(self) -> bool:
+        return self.scene is not None and any(server.age_s is not None for server in self.scene.frame.servers)
 
     def draw(self) -> None:
         """Make the frame at the playhead and hand it to the board."""
@@ -152,7 +191,7 @@ class VtopApp(App[None]):
             return
         now_s = self.playhead.now()
         view = View(window_s=self._window_s, columns=screen.columns_for(self._board.size.width, self.only))
-        self._drawn_at_s, self._drawn_clock = now_s, time.monotonic()
+        self._drawn_at_s, self._drawn_clock, self._news = now_s, time.monotonic(), False
         self.scene = Scene(self.session.frame(now_s, view), self.state_words())
 
     def state_words(self) -> str:
@@ -232,6 +271,15 @@ class VtopApp(App[None]):
                 return
             self.say(f"recording to {path}, from the session's beginning")
         self.draw()
+
+    def action_load(self, direction: int) -> None:
+        """Raise, lower (1, -1) or break off (0) vtop's own load."""
+        if self._load is None:
+            self.say("there is no load to change: vtop --load c=64", bad=True)
+        elif direction:
+            self._load.change(direction)
+        else:
+            self._load.abort()
 
     def action_picture(self) -> None:
         path = self._file_name("svg")

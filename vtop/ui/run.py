@@ -15,7 +15,7 @@ from vtop.errors import VtopError
 from vtop.recording import AnyEvent, FileRecording, LiveRecording, Note, Playhead, Start
 from vtop.session.session import Session
 from vtop.ui import picture
-from vtop.ui.app import VtopApp
+from vtop.ui.app import LoadControl, VtopApp
 
 
 def live(
@@ -26,12 +26,13 @@ def live(
     look: Look,
     window_s: float,
     hidden: frozenset[str],
+    load: LoadControl | None = None,
 ) -> str:
     """Show a session while it is being recorded; why the screen was left. Raises SystemExit after a fault of vtop's.
 
-    `begin` lets the sources go.
+    `begin` lets the sources go; `load` is vtop's own, for the keys that change it.
     """
-    app = VtopApp(recording, Playhead(clock, clock), look, window_s=window_s, hidden=hidden)
+    app = VtopApp(recording, Playhead(clock, clock), look, window_s=window_s, hidden=hidden, load=load)
     faults: list[str] = []
 
     def died(thread: threading.ExceptHookArgs) -> None:

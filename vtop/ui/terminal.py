@@ -6,16 +6,24 @@ SSH that is most of what vtop would send. This screen crops on both sides.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import select
 import sys
-from typing import IO, Any
+from codecs import getincrementaldecoder
+from typing import IO, Any, Final
 
 from rich.console import Console
 from rich.control import Control
+from textual import constants
 from textual._compositor import ChopsUpdate, Compositor
+from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
+
+ESCAPE_MS: Final = 20  # an escape followed by nothing for so long is the key, not the beginning of a sequence
+vars(constants)["ESCAPE_DELAY"] = ESCAPE_MS / 1000
 
 
 class ExactUpdate(ChopsUpdate):
@@ -76,13 +84,45 @@ class Wire:
 
 
 class Terminal(LinuxDriver):
-    """Textual's driver on a wire that may be cut."""
+    """Textual's driver on a wire that may be cut, reading keys without a timer.
+
+    Textual's own looks for keys every 0.1 s: an escape waits for that, and so does quitting, twice.
+    """
 
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._file: Any = Wire(self._file)
+        self._awake, self._waker = os.pipe()
+
+    def disable_input(self) -> None:
+        os.write(self._waker, b".")
+        super().disable_input()
+
+    def run_input_thread(self) -> None:
+        parser = XTermParser(self._debug)
+        decode = getincrementaldecoder("utf-8")("replace").decode
+        watched = select.poll()
+        watched.register(self.fileno, select.POLLIN)
+        watched.register(self._awake, select.POLLIN)
+        typed = False
+        while not self.exit_event.is_set():
+            ready = {number for number, _ in watched.poll(ESCAPE_MS + 1 if typed else None)}
+            if self._awake in ready:
+                break
+            typed = self.fileno in ready
+            if typed:
+                text = decode(os.read(self.fileno, 4096))
+                if not text:
+                    break
+                for event in parser.feed(text):
+                    self.process_message(event)
+            for event in parser.tick():
+                self.process_message(event)
+        os.set_blocking(self._awake, False)
+        with contextlib.suppress(BlockingIOError):  # so that input can be enabled again, after a suspension
+            os.read(self._awake, 1024)
 
 
 def is_gone() -> bool:

@@ -1,0 +1,77 @@
+"""The command line: what a person types, handed to the room that does it. Heavy imports stand inside their verb."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vtop import __version__
+from vtop.cli import back, load, watch
+from vtop.cli.options import load_options, look_options, server_options
+from vtop.cli.shared import attached, need_terminal, servers_of, view_of
+from vtop.errors import VtopError
+
+
+class VtopGroup(click.Group):
+    """Errors of the user are one line on stderr, and exit code 2."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        for stream in (sys.stdout, sys.stderr):  # a narrow encoding costs a sign, never the output
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")
+        kwargs["standalone_mode"] = False
+        try:
+            sys.exit(super().main(*args, **kwargs) or 0)
+        except VtopError as error:
+            click.echo(f"vtop: {error}", err=True)
+            sys.exit(error.exit_code)
+        except click.ClickException as error:
+            said = error.format_message().rstrip(".")
+            context = getattr(error, "ctx", None)
+            verb = context.command_path if context is not None else "vtop"
+            click.echo(f"vtop: {said[:1].lower()}{said[1:]} ({verb} --help)", err=True)
+            sys.exit(2)
+        except click.Abort:  # ctrl-c
+            sys.exit(130)
+
+
+@click.group(cls=VtopGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@server_options
+@look_options
+@load_options
+@click.option("--record", "record_to", type=click.Path(path_type=Path, dir_okay=False), help="Record to FILE.")
+@click.option("--once", is_flag=True, help="Two pages, one JSON document (with --json), and out.")
+@click.option("--json", "as_json", is_flag=True, help="With --once: the frame as JSON on stdout.")
+@click.version_option(__version__, message="vtop %(version)s")
+@click.pass_context
+def main(ctx: click.Context, /, **asked: Any) -> None:
+    """The instrument panel of a vLLM server.
+
+    Without a verb: attach to the server and show it. vtop --url localhost:8000
+    """
+    if ctx.invoked_subcommand is not None:
+        for option in ctx.command.params:
+            if ctx.get_parameter_source(option.name or "") is click.core.ParameterSource.COMMANDLINE:
+                raise VtopError(f"options stand behind the verb: vtop {ctx.invoked_subcommand} {option.opts[0]} …")
+        return
+    record_to, once, as_json = asked.pop("record_to"), asked.pop("once"), asked.pop("as_json")
+    phases = load.phases_of(asked)
+    view = view_of(asked)
+    servers = servers_of(asked)
+    if once:
+        if phases:
+            raise VtopError("--load goes with the screen, not with --once; see vtop load and vtop sweep")
+        watch.once(attached(asked, servers, record_to), view["window_s"], as_json)
+        return
+    if as_json:
+        raise VtopError("--json goes with --once: vtop --once --json")
+    need_terminal("vtop record, vtop --once --json or vtop show")
+    watch.live(asked, servers, record_to, view, phases)
+
+
+for verb in (watch.record, load.sweep, load.load, back.replay, back.show, back.demo):
+    main.add_command(verb)

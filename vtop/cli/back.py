@@ -1,0 +1,82 @@
+"""Verbs that look at a recording: replay, show, demo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vtop import units
+from vtop.cli.options import Number, Seconds, Size, look_options
+from vtop.cli.shared import need_terminal, open_recording, print_json, session_of, view_of, write
+from vtop.errors import VtopError
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--speed", type=Number(0.01, 10000), default=1.0, show_default=True)
+@click.option("--at", "at_s", type=Seconds(), help="Start there, paused. [the beginning, moving]")
+@look_options
+def replay(file: Path, speed: float, at_s: float | None, **look: Any) -> None:
+    """Show a recording on the same screen, also while it is still being written."""
+    view = view_of(look)
+    recording = open_recording(file)
+    need_terminal(f"vtop show {file} --text")
+    from vtop.ui import run
+
+    run.replay(recording, speed=speed, at_s=at_s, **view)
+
+
+@click.command()
+@look_options
+def demo(**look: Any) -> None:
+    """Look at vtop without a server: replays a recorded overload of an H200 at five times its speed."""
+    view = view_of(look)
+    recording = open_recording(Path("overload"))
+    need_terminal("vtop show overload --text")
+    from vtop.ui import run
+
+    run.replay(recording, speed=5.0, at_s=None, **view)
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--at", "at_s", type=Seconds(), help="Instant to show. [the end]")
+@click.option("--size", type=Size(), default="120x36", show_default=True)
+@click.option("--text", "form", flag_value="text", default=True, help="Plain text on stdout (default).")
+@click.option("--json", "form", flag_value="json", help="Every number of the frame as JSON on stdout.")
+@click.option("--svg", "svg_to", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--png", "png_to", type=click.Path(path_type=Path, dir_okay=False))
+@look_options
+def show(
+    file: Path,
+    *,
+    at_s: float | None,
+    size: tuple[int, int],
+    form: str,
+    svg_to: Path | None,
+    png_to: Path | None,
+    **look: Any,
+) -> None:
+    """One frame of a recording without a terminal: text, JSON, SVG or PNG."""
+    view = view_of(look)
+    recording = open_recording(file)
+    session = session_of(recording.start, recording)
+    if at_s is not None and at_s > session.end_s:
+        raise VtopError(f"--at {units.clock(at_s)}: {file} ends at {units.clock(session.end_s)}")
+    now_s = session.end_s if at_s is None else at_s
+    if form == "json" and svg_to is None and png_to is None:
+        from vtop.session.frame import View
+
+        print_json(session.frame(now_s, View(window_s=view["window_s"])))
+        return
+    from vtop.ui import picture, run
+
+    drawn, plain = run.still(session, now_s=now_s, size=size, **view)
+    if svg_to is not None:
+        write(svg_to, drawn.encode())
+    if png_to is not None:
+        write(png_to, picture.png(drawn))
+    if svg_to is None and png_to is None:
+        click.echo(plain, nl=False)

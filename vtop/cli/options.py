@@ -1,0 +1,104 @@
+"""What is typed behind a verb: types of values, and the options that several verbs share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from vtop import units
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_URL = "http://localhost:8000"
+
+
+class Seconds(click.ParamType[float]):
+    """90, 90s, 2m30s, 2:30."""
+
+    name = "time"
+
+    def __init__(self, least: float = 0.0) -> None:
+        self._least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            seconds = float(value) if isinstance(value, float | int) else units.duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if not math.isfinite(seconds):
+            self.fail(f"{value!r} is not a time: write 90, 90s, 2m30s or 2:30", param, ctx)
+        if seconds < self._least:
+            self.fail(f"{value!r} is too short: at least {units.seconds(self._least)}", param, ctx)
+        return seconds
+
+
+class Number(click.FloatRange):
+    """A number between two bounds; nan is between none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
+
+
+class Size(click.ParamType[tuple[int, int]]):
+    """Columns x lines of a screen: 120x40."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        if isinstance(value, tuple):
+            return value
+        columns, found, lines = str(value).lower().partition("x")
+        if not (found and columns.isdigit() and lines.isdigit()):
+            self.fail(f"{value!r} is not a size: write columns x lines, such as 120x40", param, ctx)
+        if not (20 <= int(columns) <= 1000 and 4 <= int(lines) <= 500):
+            self.fail(f"{value!r} is out of bounds: 20x4 to 1000x500", param, ctx)
+        return int(columns), int(lines)
+
+
+def together(*options: Callable[[F], F]) -> Callable[[F], F]:
+    def all_of(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return all_of
+
+
+server_options = together(
+    click.option("--url", "urls", multiple=True, metavar="URL", help=f"Server to watch; repeatable. [{DEFAULT_URL}]"),
+    click.option("--interval", type=Number(0.1, 3600), default=1.0, show_default=True, metavar="S"),
+    click.option("--api-key", metavar="KEY", help="Bearer key; better in VTOP_API_KEY or --api-key-file."),
+    click.option("--api-key-file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE"),
+    click.option("--header", "-H", "headers", multiple=True, metavar="'NAME: VALUE'", help="Sent along; repeatable."),
+    click.option(
+        "--ca-file", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Certificates to trust."
+    ),
+    click.option("--insecure", is_flag=True, help="Do not check the server's certificate."),
+    click.option("--proxy", metavar="URL", help="Reach the servers through this proxy (never the loopback address)."),
+    click.option("--no-gpu", is_flag=True, help="Make no NVML call."),
+)
+
+look_options = together(
+    click.option("--theme", default="dark", show_default=True, metavar="NAME", envvar="VTOP_THEME"),
+    click.option("--ascii", "ascii_only", is_flag=True, envvar="VTOP_ASCII", help="No character beyond ASCII."),
+    click.option(
+        "--window", "window_s", type=Seconds(least=1), default=300.0, help="Time window of numbers and charts. [5m]"
+    ),
+    click.option("--hide", default="", metavar="PANELS", help="Panels to leave out: gpus,latencies,…"),
+)
+
+load_options = together(
+    click.option(
+        "--load", "loads", multiple=True, metavar="SPEC", help="Drive the server: c=64, rate=8 for=60s, …; repeatable."
+    ),
+    click.option("--slo", metavar="BOUNDS", help="Service levels to keep jointly: ttft=800ms,tpot=50ms,e2e=10s."),
+    click.option("--model", metavar="NAME", help="The model to ask for, where several are served."),
+    click.option("--yes", is_flag=True, help="Do not ask before loading a server on another host."),
+)

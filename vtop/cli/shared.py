@@ -1,0 +1,143 @@
+"""What the verbs share: how to look, whom to watch, how a recording is opened, how things are said."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vtop.cli.options import DEFAULT_URL
+from vtop.errors import VtopError
+
+if TYPE_CHECKING:
+    from vtop.recording import FileRecording
+    from vtop.recording.events import Target
+    from vtop.session.session import Session
+    from vtop.sources.attach import Attachment
+    from vtop.sources.connection import Access
+
+
+def view_of(look: dict[str, Any]) -> dict[str, Any]:
+    """How to look at a session: the look itself, the window and what is hidden. Takes these options out of `look`."""
+    import os
+
+    from vtop.draw.look import load
+    from vtop.draw.screen import BODY
+
+    hidden = frozenset(name.strip() for name in look.pop("hide").split(",") if name.strip())
+    if wrong := hidden - set(BODY):
+        raise VtopError(f"--hide {sorted(wrong)[0]}: no such panel; there are {', '.join(BODY)}")
+    encodings = [(stream.encoding or "ascii").lower() for stream in (sys.stdout, sys.stderr) if stream is not None]
+    narrow = not all(encoding.startswith("utf") for encoding in encodings)
+    theme, ascii_only = look.pop("theme"), look.pop("ascii_only")
+    return {
+        "look": load(theme, ascii=ascii_only or narrow, colour="NO_COLOR" not in os.environ),
+        "window_s": look.pop("window_s"),
+        "hidden": hidden,
+    }
+
+
+def servers_of(asked: dict[str, Any]) -> tuple[list[Target], list[Access]]:
+    from vtop.sources.access import access_of
+    from vtop.sources.address import credentials, target
+
+    urls = asked["urls"] or (DEFAULT_URL,)
+    targets = [target(url) for url in urls]
+    access = [
+        access_of(
+            api_key=asked["api_key"],
+            api_key_file=asked["api_key_file"],
+            headers=asked["headers"],
+            ca_file=asked["ca_file"],
+            insecure=asked["insecure"],
+            proxy=asked["proxy"],
+            basic=credentials(url),
+        )
+        for url in urls
+    ]
+    return targets, access
+
+
+def attached(
+    asked: dict[str, Any], servers: tuple[list[Target], list[Access]], path: Path | None, *, watch: bool = True
+) -> Attachment:
+    from vtop.sources.attach import Attachment
+
+    return Attachment(
+        *servers,
+        interval_s=asked["interval"],
+        gpus=not asked["no_gpu"],
+        path=path,
+        argv=argv(),
+        watch=watch,
+    )
+
+
+def argv() -> list[str]:
+    """The command line for the record: a file's name may be no text, and -HNAME: VALUE is -H 'NAME: VALUE'."""
+    words = [word.encode("utf-8", "replace").decode() for word in sys.argv[1:]]
+    return [part for word in words for part in (("-H", word[2:]) if word[:2] == "-H" and word != "-H" else (word,))]
+
+
+def open_recording(file: Path) -> FileRecording:
+    """The recording in a file, or the shipped one of that name; closed when the verb is done."""
+    from vtop.recording import FileRecording
+
+    if not file.exists() and file.parent == Path():
+        shipped = {path.name.partition(".")[0]: path for path in shipped_folder().glob("*.jsonl*")}
+        if file.name not in shipped and not file.suffix:
+            raise VtopError(f"{file}: no such file; with vtop come the recordings {', '.join(sorted(shipped))}")
+        file = shipped.get(file.name, file)
+    recording = FileRecording(file)
+    click.get_current_context().call_on_close(recording.close)
+    return recording
+
+
+def shipped_folder() -> Path:
+    """Inside the wheel recordings lie in the package; in a checkout they lie beside it."""
+    package = Path(__file__).resolve().parent.parent
+    inside = package / "recordings"
+    return inside if inside.is_dir() else package.parent / "recordings"
+
+
+def session_of(start: Any, recording: Any) -> Session:
+    """A recording read to its present end."""
+    import gc
+
+    from vtop.session.session import Session
+
+    session = Session(start)
+    gc.disable()  # nothing made here is garbage
+    while events := recording.take(200):
+        for event in events:
+            session.apply(event)
+    gc.enable()
+    return session
+
+
+def need_terminal(instead: str) -> None:
+    import os
+
+    for name, stream in (("stdin", sys.stdin), ("stdout", sys.stdout), ("stderr", sys.stderr)):
+        if stream is None or not stream.isatty():  # the screen is drawn on stderr
+            raise VtopError(f"the screen needs a terminal, and {name} is none; without one use {instead}")
+    if os.environ.get("TERM") == "dumb":
+        raise VtopError(f"the screen needs a terminal that can do more than TERM=dumb; without one use {instead}")
+
+
+def print_json(frame: Any) -> None:
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(frame), indent=1))
+
+
+def write(path: Path, content: bytes) -> None:
+    try:
+        with open(path, "xb") as file:
+            file.write(content)
+    except FileExistsError as error:
+        raise VtopError(f"{path}: exists already; name a new file, or remove it first") from error
+    except OSError as error:
+        raise VtopError(f"{path}: cannot be written ({error.strerror})") from error

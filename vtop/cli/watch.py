@@ -1,0 +1,129 @@
+"""Verbs that look at a server now: the screen, one document, a recording without a screen."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vtop import units
+from vtop.cli.load import conductor_of
+from vtop.cli.options import Seconds, server_options
+from vtop.cli.shared import attached, print_json, servers_of, session_of
+from vtop.errors import VtopError
+
+if TYPE_CHECKING:
+    from vtop.load.spec import Phase
+    from vtop.recording.events import Target
+    from vtop.sources.attach import Attachment
+    from vtop.sources.connection import Access
+
+
+def live(
+    asked: dict[str, Any],
+    servers: tuple[list[Target], list[Access]],
+    path: Path | None,
+    view: dict[str, Any],
+    phases: tuple[Phase, ...],
+) -> None:
+    """The screen on live servers, with vtop's own load where phases are given."""
+    import contextlib
+    import signal
+
+    from vtop.ui import run
+
+    def interrupted(number: int, _: Any) -> None:
+        raise SystemExit(128 + number)
+
+    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for number in ends:  # the screen takes them over as soon as it is up
+        signal.signal(number, interrupted)
+    attachment = attached(asked, servers, path)
+    load = conductor_of(asked, servers, attachment.recording, attachment.began_s, phases) if phases else None
+
+    def begin() -> None:
+        attachment.start()
+        if load is not None:
+            load.start()
+
+    left = "broken off"
+    try:
+        left = run.live(attachment.recording, attachment.clock, begin, load=load, **view)
+    finally:
+        for number in ends:
+            signal.signal(number, signal.SIG_IGN)
+        if load is not None:
+            load.stop()
+        attachment.stop(left)
+        if path is not None:
+            with contextlib.suppress(OSError):  # the terminal may be gone
+                click.echo(f"recorded {path}", err=True)
+
+
+def once(attachment: Attachment, window_s: float, as_json: bool) -> None:
+    from vtop.draw.look import clean
+    from vtop.session.frame import View
+
+    clock: Callable[[], float] = attachment.clock
+    try:
+        answered = attachment.once()
+        session = session_of(attachment.recording.start, attachment.recording)
+        frame = session.frame(clock(), View(window_s=window_s))
+    finally:
+        attachment.stop("once")
+    if as_json:
+        print_json(frame)
+    else:
+        for server in frame.servers:
+            click.echo(clean(f"{server.url}: {server.status.sentence}"))
+    if not answered:
+        sys.exit(2)
+
+
+@click.command()
+@server_options
+@click.option("--for", "for_s", type=Seconds(least=0.1), help="Stop after this time. [until ctrl-c]")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="New file.")
+def record(for_s: float | None, output: Path, **asked: Any) -> None:
+    """Record without a screen: FILE.jsonl, .jsonl.gz or .jsonl.zst."""
+    import signal
+    import threading
+
+    from vtop.recording import Outage, Scrape
+
+    servers = servers_of(asked)
+    stop = threading.Event()
+    reasons: list[str] = []
+
+    def stopped(number: int, _: Any) -> None:
+        reasons.append(signal.Signals(number).name)
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stopped)
+    attachment = attached(asked, servers, output)
+    recording = attachment.recording
+    clock: Callable[[], float] = attachment.clock
+    pages = failed = 0
+    attachment.start()
+    try:
+        click.echo(f"recording {', '.join(server.url for server in recording.start.servers)} to {output}", err=True)
+        done = False
+        while not done:
+            left_s = math.inf if for_s is None else for_s - clock()
+            done = stop.wait(max(0.0, min(left_s, 1.0))) or left_s <= 1.0
+            for event in recording.take():  # what is on the disk need not be in memory
+                pages += isinstance(event, Scrape)
+                failed += isinstance(event, Outage)
+            if recording.saving_to is None:
+                raise VtopError(f"{output}: writing failed after {units.clock(clock())}; is the disk full?")
+    finally:
+        attachment.stop(reasons[0] if reasons else "time is up")
+    told = f"{pages} pages" + (f", {failed} attempts failed" if failed else "")
+    click.echo(f"{output}: {units.clock(clock())}, {told}", err=True)
+    if not pages:
+        raise VtopError("no server answered; the file holds only the attempts")
