@@ -225,7 +225,7 @@ def run(argv: list[str]) -> tuple[float, int, str]:
 
 
 def table(path: Path) -> None:
-    vtop = [sys.executable, "-m", "vtop.cli"]
+    vtop = [sys.executable, "-m", "vtop"]
     shown = [run([*vtop, "show", str(path), "--json"]) for _ in range(RUNS)]
     parts = [json.loads(run([sys.executable, __file__, "--measure", str(path)])[2]) for _ in range(RUNS)]
     row("vtop show FILE --json", [wall_s for wall_s, _, _ in shown], "3 s")

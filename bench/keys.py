@@ -78,7 +78,7 @@ def start(state: str, folder: str) -> Program:
         port = server.server_address[1]
     record = Path(folder) / f"{time.monotonic_ns()}.jsonl"
     program = Program(
-        [sys.executable, "-m", "vtop.cli", "--url", f"127.0.0.1:{port}", "--record", str(record)], cwd=Path(folder)
+        [sys.executable, "-m", "vtop", "--url", f"127.0.0.1:{port}", "--record", str(record)], cwd=Path(folder)
     )
     if server is not None and state == "server hangs":
         server.hung.wait(20.0)

@@ -78,8 +78,9 @@ class VtopRecord:
     def identities(self) -> list[Identity]:
         return [event for event in self.events() if isinstance(event, Identity)]
 
-    def await_scrapes(self, more: int = 2) -> None:
-        """Wait for so many further pages. With two it knows all up to now: the first may be under way already."""
+    def await_scrapes(self, more: int = 3) -> None:
+        """Wait for so many further pages. The first may be under way already; the second knows all up to now; with
+        the third it shows that nothing has moved since."""
         before = len(self.scrapes())
         until(lambda: len(self.scrapes()) >= before + more, f"{more} more pages in {self.path.name}")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic
 
 LONGEST_S = 20.0  # what is waited for has come long before, or never comes
-VTOP = (sys.executable, "-m", "vtop.cli")
+VTOP = (sys.executable, "-m", "vtop")
 ROOT = Path(__file__).resolve().parents[2]
 # The shell leads the session, so the terminal it opens becomes its own: closing it hangs up on the program.
 OPEN = 'tty=$1; shift; exec "$@" <"$tty" >"$tty" 2>"$tty"'

@@ -251,6 +251,7 @@ class VtopApp(App[None]):
             return
         self._live.append(Mark())
         self.catch_up()
+        self.draw()
 
     def action_record(self) -> None:
         if self._live is None:
