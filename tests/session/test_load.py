@@ -117,6 +117,19 @@ def test_failures_are_longer_than_everything_and_have_names() -> None:
     assert found.ttft.p99_s is None  # 50 are too few
 
 
+def test_what_vtop_broke_off_is_unfinished_and_no_failure_of_the_server() -> None:
+    begin = load(1, "begin", slo={"ttft": 1.0})
+    found = part(begin, failed(6.0, 0, "cancelled_at_end"), ended(5.0, 1, due_s=2, sent_s=2, first_s=2.5, tokens=2))
+    assert (found.failed, found.unfinished) == (0, 1)
+    assert found.slo is not None
+    assert found.slo.attainment_ratio == pytest.approx(0.5)
+
+
+def test_two_tokens_in_the_first_read_are_no_gap_unsplit() -> None:
+    request = ended(5, 0, due_s=2, sent_s=2, first_s=2.5, tokens=4, gaps_us=(10_000, 10_000), first_tokens=2)
+    assert not part(load(1, "begin"), request).itl_is_chunks
+
+
 def test_warm_up_requests_are_in_flight_and_in_nothing_else() -> None:
     found = part(
         load(1, "begin"),

@@ -64,7 +64,7 @@ def _aim(part: LoadPart, width: int, look: Look) -> Line:
 
 
 def _progress(part: LoadPart, width: int, look: Look) -> Line:
-    done = units.count(part.done + part.failed)
+    done = units.count(part.done + part.failed + part.unfinished)
     of = f" {done} of {units.count(part.planned)}" if part.planned else f" {done} done"
     left = f" · {units.clock(part.left_s)} left" if part.left_s and part.state == "running" else ""
     said = of + left
@@ -80,6 +80,8 @@ def _counts(part: LoadPart, width: int, look: Look) -> Line:
         Phrase(0, (("failed ", "dim"), (units.count(part.failed), "bad" if part.failed else "number"))),
     ]
     shown += [Phrase(1, ((f"{name} {units.count(n)}", "bad"),)) for name, n in part.failed_by_class]
+    if part.unfinished:
+        shown.append(Phrase(1, ((f"unfinished {units.count(part.unfinished)}", "dim"),)))
     shown.append(Phrase(2, (("sent ", "dim"), (units.count(part.sent), "text"))))
     shown.append(Phrase(3, (("out ", "dim"), (f"{units.short_count(part.output_tokens)} tok", "text"))))
     if part.wrong_length:

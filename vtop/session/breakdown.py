@@ -12,7 +12,8 @@ So the parts are those of the n requests that finished in the window (n = growth
 Frontend is tokenisation, chat template, IPC and the wait for the next step, before HTTP and network. Waiting again
 after a preemption is in none of these but in decode (or in prefill when it came before the first token).
 
-Queue now is an estimate by Little's law, mean waiting / first tokens per second, for requests still in line.
+Queue now is an estimate by Little's law, mean waiting / first tokens per second, for requests still in line: over the
+shortest latest stretch with ENOUGH first tokens, or the whole window. None when nobody waits.
 Source: vLLM v1/metrics/stats.py, loggers.py. Seconds.
 """
 
@@ -21,6 +22,9 @@ from __future__ import annotations
 from vtop.metrics.vllm import Quantity
 from vtop.session.frame import Gauge, Ttft
 from vtop.session.window import Window
+
+HORIZONS_S = (15.0, 30.0, 60.0, 120.0)
+ENOUGH = 30
 
 
 def ttft(window: Window, waiting: Gauge) -> Ttft:
@@ -31,8 +35,7 @@ def ttft(window: Window, waiting: Gauge) -> Ttft:
         window.sums(Quantity.INFERENCE),
     )
     first_tokens = window.observed(Quantity.TTFT)
-    per_s = first_tokens / window.seconds if window.seconds > 0 else 0.0
-    queued = waiting.mean is not None and waiting.mean > 0
+    queued = bool(waiting.now)
     queue_s, prefill_s, frontend_s = parts if parts is not None else (None, None, None)
     known = [part for part in (queue_s, prefill_s, frontend_s) if part is not None]
     return Ttft(
@@ -43,9 +46,18 @@ def ttft(window: Window, waiting: Gauge) -> Ttft:
         total_s=sum(known) if len(known) == 3 else None,
         first_tokens=first_tokens,
         first_token_s=window.mean(Quantity.TTFT),
-        queue_now_s=waiting.mean / per_s if queued and waiting.mean is not None and per_s > 0 else None,
-        stuck=bool(queued and first_tokens == 0 and window.seconds > 0),
+        queue_now_s=_queue_now(window) if queued else None,
+        stuck=queued and first_tokens == 0 and window.seconds > 0,
     )
+
+
+def _queue_now(window: Window) -> float | None:
+    for seconds in (*HORIZONS_S, window.seconds):
+        recent = window.latest(seconds)
+        if recent.observed(Quantity.TTFT) >= ENOUGH:
+            break
+    arrived, waiting = recent.observed(Quantity.TTFT), recent.gauge(Quantity.WAITING).mean
+    return waiting * recent.seconds / arrived if waiting is not None and arrived > 0 else None
 
 
 Sums = tuple[float, float] | None  # sum, count

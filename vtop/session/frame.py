@@ -252,6 +252,7 @@ class LoadPart:
     sent: int
     done: int
     failed: int
+    unfinished: int  # broken off by vtop itself; in no percentile's favour, and among the judged
     failed_by_class: tuple[tuple[str, int], ...]
     planned: int | None
     progress_ratio: float | None

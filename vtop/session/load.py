@@ -23,6 +23,7 @@ RECENT_S = 10.0  # the actual rate is that of this stretch
 LATE_S, LATE_SHARE = 0.002, 0.05  # p99 lateness beyond both marks the run client-limited
 BUSY_RATIO = 0.9  # of one core
 LAG_S = 0.05
+UNFINISHED = "cancelled_at_end"
 
 
 @dataclass(slots=True)
@@ -65,6 +66,7 @@ class Seen:
         self.answered = 0  # of those, with their first token
         self.done = self.good = self.judged = 0
         self.output_tokens = self.good_tokens = 0
+        self.unfinished = 0  # broken off by vtop
         self.wrong_length = 0
         self.cached_tokens = 0
         self.unsplit = 0  # requests whose gaps could not be split into tokens
@@ -85,12 +87,14 @@ class Seen:
         self.answered += request.first_s is not None
         if request.warmup:
             return
+        self.judged += slo is not None
         if request.error is not None:
-            self.errors[request.error] += 1
+            if request.error == UNFINISHED:
+                self.unfinished += 1
+            else:
+                self.errors[request.error] += 1
             for spread in (self.service, self.response, self.tpot, self.e2e):
                 spread.failed += 1
-            if request.error != "cancelled_at_end" and slo:
-                self.judged += 1
             return
         self.done += 1
         self.output_tokens += request.output_tokens or 0
@@ -108,16 +112,15 @@ class Seen:
             if seconds is not None:
                 spread.add(seconds)
         self._take_gaps(request)
-        if slo:
-            self.judged += 1
-            if meets(request, slo):
-                self.good += 1
-                self.good_tokens += request.output_tokens or 0
+        if slo and meets(request, slo):
+            self.good += 1
+            self.good_tokens += request.output_tokens or 0
 
     def _take_gaps(self, request: Request) -> None:
         gaps = request.gaps_us or ()
         if request.gap_tokens is None:
-            if request.tokens_from == "chunks" or (request.output_tokens or 0) - 1 != len(gaps):
+            later = (request.output_tokens or 0) - (request.first_tokens or 1)
+            if request.tokens_from == "chunks" or later != len(gaps):
                 self.unsplit += bool(gaps)
             self.itl.add_all_us(gaps)
             return
@@ -234,6 +237,7 @@ class LoadHistory:
             sent=seen.late.n,
             done=seen.done,
             failed=sum(seen.errors.values()),
+            unfinished=seen.unfinished,
             failed_by_class=tuple(sorted(seen.errors.items())),
             planned=phase.begin.requests,
             progress_ratio=progress,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from vtop.metrics import vllm
 from vtop.metrics.vllm import Quantity
 
-_ELSEWHERE = {"gpu": "NVML", "header": "the page itself"}
+_ELSEWHERE = {"gpu": "NVML", "header": "the page itself", "load": "vtop's own requests"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,8 @@ NUMBERS: tuple[Number, ...] = (
         "ttft.queue_now_s",
         "s",
         (Q.WAITING, Q.TTFT),
-        "an estimate by Little's law: mean waiting ÷ first tokens per second, over the window",
+        "an estimate by Little's law: mean waiting ÷ first tokens per second, over the latest 15, 30, 60 or 120 s with "
+        "30 first tokens, or the window; none while nobody waits",
         "holds for a queue that neither grows nor shrinks; waiting includes preempted requests",
     ),
     Number(
@@ -241,6 +242,69 @@ NUMBERS: tuple[Number, ...] = (
         "the bounds of the bucket that holds the percentile (nearest rank) in the window; never interpolated",
         "queue, prefill, decode and e2e begin at 300 ms; above the last bound it is '> bound'",
     ),
+    Number(
+        "load",
+        "TTFT",
+        "load.ttft",
+        "s",
+        (),
+        "first token − sent, of vtop's own successful requests of the phase, warm-up left out; exact to 1 µs",
+        "in an open loop see 'from due' beside it: what a user who came then waited",
+    ),
+    Number(
+        "load",
+        "from due",
+        "load.ttft_from_due",
+        "s",
+        (),
+        "first token − the instant by the schedule: a wait in the client counts (open loop only)",
+    ),
+    Number(
+        "load",
+        "ITL",
+        "load.itl",
+        "s",
+        (),
+        "gap between two reads that brought tokens ÷ the tokens it brought, each token once",
+        "named 'gap' where the server did not say how many tokens a chunk held",
+    ),
+    Number(
+        "load",
+        "TPOT",
+        "load.tpot",
+        "s",
+        (),
+        "(last token − first token) ÷ (tokens − those of the first read), per request; absent for one token",
+    ),
+    Number("load", "e2e", "load.e2e", "s", (), "last token − sent"),
+    Number(
+        "load",
+        "p50 … p99.9",
+        "load.ttft.p99_s",
+        "s",
+        (),
+        "nearest rank over all requests, failed and unfinished ones as longer than everything ('failed')",
+        "not given below 44 (p90), 459 (p99) and 4,603 (p99.9) samples",
+    ),
+    Number(
+        "load",
+        "late",
+        "load.late_p99_s",
+        "s",
+        (),
+        "sent − due: how late the client was",
+        "an open loop with p99 beyond 2 ms and 5 % of the mean gap is marked client-limited",
+    ),
+    Number(
+        "load",
+        "kept",
+        "load.slo",
+        "%",
+        (),
+        "requests that succeeded and kept every bound of --slo ÷ all that ended; TTFT and e2e from due",
+        "failed and unfinished ones break it",
+    ),
+    Number("load", "goodput", "load.slo.good_per_s", "requests/s", (), "requests that kept every bound ÷ time so far"),
     Number(
         "engines",
         "tok/s",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 from vtop.metrics.histogram import Histogram
@@ -31,6 +31,11 @@ class Stretch:
     def seconds(self) -> float:
         return self.server.at_s[self.last] - self.server.at_s[self.first]
 
+    def latest(self, seconds: float) -> Stretch:
+        at_s = self.server.at_s
+        first = bisect_left(at_s, at_s[self.last] - seconds - 1e-9, self.first, self.last + 1)
+        return replace(self, first=min(first, self.last))
+
     def at_instant(self, track: Track, at_s: float) -> float | None:
         """The value that held at an instant; None before the first page and once the server had fallen silent."""
         page = bisect_right(self.server.at_s, at_s, 0, self.last + 1) - 1
@@ -47,6 +52,10 @@ class Window:
     def seconds(self) -> float:
         """The longest stretch."""
         return max((one.seconds for one in self.stretches), default=0.0)
+
+    def latest(self, seconds: float) -> Window:
+        """The end of this window, at most so long."""
+        return Window(tuple(one.latest(seconds) for one in self.stretches))
 
     @property
     def answering(self) -> tuple[Stretch, ...]:
