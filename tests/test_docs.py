@@ -7,6 +7,8 @@ import re
 from itertools import groupby
 from pathlib import Path
 
+import msgspec
+
 from vtop.cli import main
 from vtop.recording.events import FORMAT, Event, GpuReading
 from vtop.session.numbers import NUMBERS
@@ -42,7 +44,8 @@ def test_the_page_of_numbers_is_the_table_of_numbers() -> None:
 def test_the_format_page_names_every_event_and_every_field() -> None:
     page = (ROOT / "docs" / "recording-format.md").read_text(encoding="utf-8")
     assert f"version {FORMAT}" in page
-    for kind in (*Event.__subclasses__(), GpuReading):
+    kinds: list[type[msgspec.Struct]] = [*Event.__subclasses__(), GpuReading]
+    for kind in kinds:
         for field in kind.__struct_fields__:
             assert f"`{field}`" in page, (kind.__name__, field)
         if kind is not GpuReading:

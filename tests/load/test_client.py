@@ -168,7 +168,7 @@ async def test_a_big_request_is_sent_when_its_last_byte_is(monkeypatch: pytest.M
         await client.warm(1)
         exchange = Exchange(client.lay("/v1/completions", payload), Asked())
         running = asyncio.ensure_future(client.run(exchange))
-        await asyncio.sleep(0)
+        await asyncio.wait({running}, timeout=0)
         assert exchange.admitted_s == 0.0
         assert exchange.sent_s is None
         server.clock.now = 0.75

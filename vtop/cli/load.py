@@ -178,7 +178,7 @@ _HEAD = (
 def _row(session: Session, ended: Any) -> str:
     part = session.load.part_of(ended.phase, ended.t)
     assert part is not None
-    per_s = part.output_tokens / part.elapsed_s if part.elapsed_s > 0 else None
+    per_s = part.output_per_s
     name = part.spec.split(" ")[0]
     times = f"{_mean(part.ttft)} {_p99(part.ttft)} {_mean(part.itl)} {_p99(part.itl)} {_mean(part.tpot)}"
     kept = f"  kept {units.percent(part.slo.attainment_ratio)}" if part.slo is not None else ""

@@ -84,6 +84,8 @@ def _counts(part: LoadPart, width: int, look: Look) -> Line:
         shown.append(Phrase(1, ((f"unfinished {units.count(part.unfinished)}", "dim"),)))
     shown.append(Phrase(2, (("sent ", "dim"), (units.count(part.sent), "text"))))
     shown.append(Phrase(3, (("out ", "dim"), (f"{units.short_count(part.output_tokens)} tok", "text"))))
+    if part.output_per_s is not None:
+        shown.append(Phrase(2, ((f"{units.number(part.output_per_s)} tok/s", "number"),)))
     if part.wrong_length:
         shown.append(Phrase(1, ((f"{units.count(part.wrong_length)} prompts counted otherwise", "warn"),)))
     if part.cached_tokens:

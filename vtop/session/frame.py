@@ -267,6 +267,7 @@ class LoadPart:
     e2e: Quantiles
     itl_is_chunks: bool  # some gaps could not be split into tokens
     output_tokens: int
+    output_per_s: float | None  # tokens that came between the end of the warm-up and the last sending; once it ended
     cached_tokens: int
     wrong_length: int  # requests whose prompt the server counted otherwise than asked
     slo: Slo | None

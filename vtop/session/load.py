@@ -9,10 +9,12 @@ token. Failures stand in every denominator and as endless in every percentile; w
 
 from __future__ import annotations
 
+import math
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import repeat
 
 from vtop.recording import Host, Load, Request
 from vtop.session.frame import LoadPart, Quantiles, Slo
@@ -24,6 +26,7 @@ LATE_S, LATE_SHARE = 0.002, 0.05  # p99 lateness beyond both marks the run clien
 BUSY_RATIO = 0.9  # of one core
 LAG_S = 0.05
 UNFINISHED = "cancelled_at_end"
+SLICES_PER_S = 10  # in which output tokens are counted
 
 
 @dataclass(slots=True)
@@ -40,6 +43,11 @@ class Phase:
     end_t: array[float] = field(default_factory=lambda: array("d"))
     ended: list[Request] = field(default_factory=list)
     seen: Seen | None = None
+
+    def steady(self, end: Load) -> tuple[float, float]:
+        """From the end of the warm-up to the last request being sent: what comes after is the draining."""
+        begin_s = next((change.t for change in self.changes if change.state == "steady"), self.begin.t)
+        return begin_s, min(end.t, self.sent_s[-1] if self.sent_s else end.t)
 
     def state(self, now_s: float) -> tuple[Load, Load | None]:
         """(the latest target, the end) as known at an instant."""
@@ -66,6 +74,7 @@ class Seen:
         self.answered = 0  # of those, with their first token
         self.done = self.good = self.judged = 0
         self.output_tokens = self.good_tokens = 0
+        self.tokens_in: Counter[int] = Counter()  # output tokens by slice of the session, warm-up included
         self.unfinished = 0  # broken off by vtop
         self.wrong_length = 0
         self.cached_tokens = 0
@@ -85,6 +94,7 @@ class Seen:
     def _take(self, request: Request, slo: dict[str, float] | None) -> None:
         self.closed += request.sent_s is not None
         self.answered += request.first_s is not None
+        self._spread_tokens(request)
         if request.warmup:
             return
         self.judged += slo is not None
@@ -115,6 +125,24 @@ class Seen:
         if slo and meets(request, slo):
             self.good += 1
             self.good_tokens += request.output_tokens or 0
+
+    def _spread_tokens(self, request: Request) -> None:
+        """Count the tokens of a request, also of one that failed, at the instants at which they came."""
+        if request.first_s is None:
+            return
+        at_s = request.first_s
+        self.tokens_in[int(at_s * SLICES_PER_S)] += request.first_tokens or 1
+        each = request.gap_tokens or repeat(1)
+        for us, tokens in zip(request.gaps_us or (), each, strict=False):
+            at_s += us / 1e6
+            self.tokens_in[int(at_s * SLICES_PER_S)] += tokens
+
+    def tokens_per_s(self, begin_s: float, end_s: float) -> float | None:
+        """Output tokens that came within whole slices of a stretch, per second; None for less than a second."""
+        first, last = math.ceil(begin_s * SLICES_PER_S), math.floor(end_s * SLICES_PER_S)
+        if last - first < SLICES_PER_S:
+            return None
+        return sum(self.tokens_in[slice_] for slice_ in range(first, last)) * SLICES_PER_S / (last - first)
 
     def _take_gaps(self, request: Request) -> None:
         gaps = request.gaps_us or ()
@@ -252,6 +280,7 @@ class LoadHistory:
             e2e=_quantiles(seen.e2e),
             itl_is_chunks=seen.unsplit > 0,
             output_tokens=seen.output_tokens,
+            output_per_s=seen.tokens_per_s(*phase.steady(end)) if end is not None else None,
             cached_tokens=seen.cached_tokens,
             wrong_length=seen.wrong_length,
             slo=_slo(phase, seen, elapsed_s),

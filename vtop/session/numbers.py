@@ -304,6 +304,16 @@ NUMBERS: tuple[Number, ...] = (
         "requests that succeeded and kept every bound of --slo ÷ all that ended; TTFT and e2e from due",
         "failed and unfinished ones break it",
     ),
+    Number(
+        "load",
+        "tok/s",
+        "load.output_per_s",
+        "tokens/s",
+        (),
+        "output tokens whose reads lie between the end of the warm-up and the last request being sent ÷ that time, in "
+        "slices of 0.1 s; given once the phase has ended",
+        "ramp and drain are left out; tokens of failed requests count",
+    ),
     Number("load", "goodput", "load.slo.good_per_s", "requests/s", (), "requests that kept every bound ÷ time so far"),
     Number(
         "engines",

@@ -126,7 +126,8 @@ class HistogramCell:
 
     def put(self, counts: HistogramCounts, *, full: bool) -> bool:
         """True when this changed it, as it does on every line that is not full."""
-        changed = not full or not self.known or counts != self.raw
+        same = counts == self.raw if self.raw is not None else not counts.count
+        changed = not full or not self.known or not same
         if self.raw is not None and counts.count < self.raw.count:  # it fell on a line that is not full
             self.carry()
         self.raw, self.known = counts, True
