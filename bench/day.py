@@ -35,7 +35,7 @@ from vtop.session.session import Session
 OVERLOAD = Path(__file__).resolve().parent.parent / "recordings" / "overload.jsonl.gz"
 RUNS = 3
 SEEKS = 40
-SLICE = 10_000  # events at a time, as vtop.cli reads a file: it matters (memory caches)
+SLICE = 200
 WINDOWS_S = (300.0, 86400.0)
 RUNNING = 'vllm:num_requests_running{engine="0"}'
 

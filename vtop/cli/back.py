@@ -60,13 +60,14 @@ def show(
     **look: Any,
 ) -> None:
     """One frame of a recording without a terminal: text, JSON, SVG or PNG."""
-    view = view_of(look)
+    only_numbers = form == "json" and svg_to is None and png_to is None
+    view = look if only_numbers else view_of(look)  # a document needs no colours
     recording = open_recording(file)
     session = session_of(recording.start, recording)
     if at_s is not None and at_s > session.end_s:
         raise VtopError(f"--at {units.clock(at_s)}: {file} ends at {units.clock(session.end_s)}")
     now_s = session.end_s if at_s is None else at_s
-    if form == "json" and svg_to is None and png_to is None:
+    if only_numbers:
         from vtop.session.frame import View
 
         print_json(session.frame(now_s, View(window_s=view["window_s"])))

@@ -6,34 +6,91 @@ the pipe from here does: no load outlives vtop, whatever kills it.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import IO
 
 import msgspec
 
 from vtop.errors import VtopError
 from vtop.load import probe
-from vtop.load.orders import NEWS, Aim, Begin, Done, Failed, Finish, News, Order, Pulse, Ready, Refused, Setup, Steady
+from vtop.load.orders import (
+    NEWS,
+    Aim,
+    Begin,
+    Done,
+    Failed,
+    Finish,
+    News,
+    Order,
+    Prepare,
+    Pulse,
+    Ready,
+    Refused,
+    Setup,
+    Steady,
+    Until,
+)
 from vtop.load.probe import Door
-from vtop.load.spec import Phase
+from vtop.load.spec import WARMUP_LIMIT_S, Phase
 from vtop.recording.events import Event, Host, Load, Note, Request, decode
 
 SETTLE_S = 2.0  # between two phases
 RETRY_S = 1.0  # while the server is not up
 LEAD_S = 0.2  # from an order to its taking hold, so that all workers do it together
-READY_S = 30.0
+AIM_LEAD_S = 0.5  # of another rate: longer than requests are made ready before their time
+READY_S = 120.0
+END_S = 3.0  # for a worker to end what was broken off
+STOP_S = 1.0  # for all of them to end by themselves
 STEP = 1.25  # of the target, by the keys that raise and lower it
+
+
+class Work:
+    """A worker: its process, and what is known of it."""
+
+    def __init__(self, number: int, process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
+        self.number = number
+        self.process = process
+        self.errors = errors  # its standard error: a screen may be where vtop's goes
+        self.gone = False
+        self.under_way: dict[tuple[int, int], Request] = {}  # sent, not ended; by phase and id
+        self.ready: int | None = None
+        self.steady: int | None = None
+        self.done: Done | None = None
+        self.pulse: Pulse | None = None
+        self.listener: threading.Thread | None = None
+
+    def tell(self, what: Order | Setup) -> None:
+        with contextlib.suppress(OSError, ValueError, RuntimeError):  # it ended, or a second signal came
+            assert self.process.stdin is not None
+            self.process.stdin.write(msgspec.json.encode(what) + b"\n")
+            self.process.stdin.flush()
+
+    def last_word(self) -> str:
+        """How it ended, in words."""
+        code = self.process.wait()
+        self.errors.seek(0)
+        said = self.errors.read().decode("utf-8", "replace").split("\n")
+        why = next((line.strip() for line in reversed(said) if line.strip()), "")
+        if code < 0:
+            why = f"killed by {signal.Signals(-code).name}"
+        return f"a load process ended unexpectedly ({why or f'exit code {code}'})"
 
 
 class Conductor:
     """A load on one server, on a thread of its own.
 
     clock: seconds of the session; origin_s: where that clock began on this machine's monotonic one. A server that is
-    not up yet is waited for. `failed` says in a sentence why the load could not be, or not go on.
+    not up yet is waited for. `failed` says in a sentence why the load could not be, or not go on; `short`, why a phase
+    ended early.
     """
 
     def __init__(
@@ -58,72 +115,34 @@ class Conductor:
         self._slo = slo
         self.settle_s = SETTLE_S
         self.failed: str | None = None
+        self.short: str | None = None
         self.finished = threading.Event()
         self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._conduct, name="load", daemon=True)
         self._news = threading.Condition()
-        self._workers: list[subprocess.Popen[bytes]] = []
-        self._ready = self._gone = 0
-        self._steady: set[tuple[int, int]] = set()
-        self._done: dict[int, list[str]] = {}
+        self._works: list[Work] = []
+        self._dismissed = False
         self._refused: set[str] = set()
-        self._pulses: dict[int, Pulse] = {}
         self._phase: int | None = None  # that runs
         self._target: Phase | None = None  # of it, as changed by hand
 
     def start(self) -> None:
-        threading.Thread(target=self._conduct, name="load", daemon=True).start()
-
-    def _asked(self) -> Setup | None:
-        """What the server says of itself, once it is up; None when the load was stopped or can never be."""
-        said = False
-        while not self._stopped.is_set():
-            try:
-                served = probe.model(self._door, self._model)
-            except probe.NotUp as error:
-                if not said:
-                    self._say(f"the load waits for the server: {error}")
-                said = True
-                self._stopped.wait(RETRY_S)
-                continue
-            _check_fit(self._phases, served)
-            return Setup(
-                origin_s=self._origin_s,
-                door=self._door,
-                model=served.name,
-                phases=self._phases,
-                vocabulary=probe.vocabulary(self._door, served.name),
-                entropy=secrets.token_hex(16),
-                worker=0,
-                workers=max(phase.workers for phase in self._phases),
-            )
-        return None
-
-    def _start_workers(self, setup: Setup) -> None:
-        for worker in range(setup.workers):
-            process = subprocess.Popen(
-                [sys.executable, "-m", "vtop.load.worker"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                start_new_session=True,  # ctrl-c in the terminal is vtop's to pass on
-            )
-            self._workers.append(process)
-            self._tell(process, msgspec.structs.replace(setup, worker=worker))
-            threading.Thread(target=self._listen, args=(worker, process), name="load news", daemon=True).start()
+        self._thread.start()
 
     def change(self, direction: int) -> None:
         """Raise (1) or lower (-1) the target of the phase that runs."""
         if self._phase is None or self._target is None:
             return
-        phase, at_s = self._target, self._clock() + LEAD_S
+        phase = self._target
         if phase.concurrency is not None:
             step = max(1, round(phase.concurrency * (STEP - 1)))
-            aimed = replace(phase, concurrency=max(1, phase.concurrency + direction * step))
+            aimed = replace(phase, concurrency=max(phase.crew, phase.concurrency + direction * step))
         elif phase.rate_per_s is not None:
-            aimed = replace(phase, rate_per_s=round(phase.rate_per_s * STEP**direction, 3))
+            aimed = replace(phase, rate_per_s=round(phase.rate_per_s * STEP**direction, 6))
         else:
             return
         self._target = aimed
-        self._order(Aim(at_s, concurrency=aimed.concurrency, rate_per_s=aimed.rate_per_s))
+        self._order(Aim(self._clock() + AIM_LEAD_S, concurrency=aimed.concurrency, rate_per_s=aimed.rate_per_s))
         self._append(self._load(self._phase, aimed, "change"))
 
     def abort(self) -> None:
@@ -134,19 +153,11 @@ class Conductor:
             self._news.notify_all()
 
     def stop(self) -> None:
-        """Leave no process behind. Returns within a fraction of a second."""
-        self._stopped.set()
-        for process in self._workers:
-            if process.stdin is not None:
-                try:
-                    process.stdin.close()
-                except OSError:
-                    continue
-        for process in self._workers:
-            try:
-                process.wait(timeout=0.15)
-            except subprocess.TimeoutExpired:
-                process.kill()
+        """Leave no process behind, and no request without its end on record. Returns in little more than a second."""
+        self.abort()
+        if self._thread.is_alive():  # it has the phase's end to write
+            self._thread.join(STOP_S)
+        self._dismiss()
         self.finished.set()
 
     # --- the thread that conducts ----------------------------------------------------------------------------------
@@ -159,81 +170,214 @@ class Conductor:
                 self._run_phases()
         except VtopError as error:
             self.failed = str(error)
-        if self.failed is not None:
-            self._say(self.failed)
-        self.finished.set()
+        except BaseException as error:
+            self.failed = f"the load broke: {error!r}"
+            raise
+        finally:
+            self._dismiss()
+            if self.failed is not None:
+                self._say(self.failed)
+            self.finished.set()
+
+    def _asked(self) -> Setup | None:
+        served = self._served()
+        if served is None:
+            return None
+        _check_fit(self._phases, served)
+        return Setup(
+            origin_s=self._origin_s,
+            door=self._door,
+            model=served.name,
+            phases=self._phases,
+            vocabulary=probe.vocabulary(self._door, served.name),
+            entropy=secrets.token_hex(16),
+            worker=0,
+            workers=max(phase.crew for phase in self._phases),
+        )
+
+    def _served(self) -> probe.Model | None:
+        """What the server serves, once it is up; None when the load was stopped before."""
+        said = False
+        while not self._stopped.is_set():
+            try:
+                return probe.model(self._door, self._model)
+            except probe.NotUp as error:
+                if not said:
+                    self._say(f"the load waits for the server: {error}")
+                said = True
+                self._stopped.wait(RETRY_S)
+        return None
+
+    def _start_workers(self, setup: Setup) -> None:
+        for number in range(setup.workers):
+            errors = tempfile.TemporaryFile()
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "vtop.load.worker"],  # -P: what lies in this folder is none of ours
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,  # ctrl-c in the terminal is vtop's to pass on
+            )
+            work = Work(number, process, errors)
+            work.listener = threading.Thread(target=self._listen, args=(work,), name="load news", daemon=True)
+            self._works.append(work)
+            work.tell(msgspec.structs.replace(setup, worker=number))
+            work.listener.start()
 
     def _run_phases(self) -> None:
-        everyone = len(self._workers)
-        if not self._wait_for(lambda: self._ready == everyone, READY_S):
-            self.failed = self.failed or (None if self._stopped.is_set() else "the load's workers did not start")
-            return
         for index, phase in enumerate(self._phases):
             if index:
                 self._stopped.wait(self.settle_s)
-            if self._stopped.is_set():
+                self._served()  # it may have gone down meanwhile
+            crew = self._works[: phase.crew]
+            _order(crew, Prepare(index))
+            if not self._wait_for(crew, lambda work, index=index: work.ready == index, READY_S):  # type: ignore[misc]
+                if not self._stopped.is_set():
+                    self.failed = self.failed or f"{phase.name} could not be made ready in {READY_S:.0f} s"
                 return
-            self._phase, self._target = index, phase
-            self._append(self._load(index, phase, "begin"))
-            self._order(Begin(index, self._clock() + LEAD_S))
-            if phase.warmup and self._wait_for(lambda: sum(at == self._phase for _, at in self._steady) == everyone):
-                self._append(self._load(index, phase, "steady"))
-            self._wait_for(lambda: len(self._done.get(self._phase or 0, ())) == everyone, stoppable=False)
-            self._phase = None
-            broke = next((reason for reason in self._done.get(index, ()) if reason != "done"), "done")
-            reason = "stopped" if self._stopped.is_set() else self.failed or broke
-            self._append(self._load(index, phase, "end", reason))
-            if self.failed is not None:
+            self._run_phase(index, phase, crew)
+            if self.failed is not None or self._stopped.is_set():
                 return
 
-    def _wait_for(self, met: Callable[[], bool], timeout_s: float | None = None, *, stoppable: bool = True) -> bool:
+    def _run_phase(self, index: int, phase: Phase, crew: list[Work]) -> None:
+        def done(work: Work) -> bool:
+            return work.done is not None and work.done.phase == index
+
+        self._phase, self._target = index, phase
+        self._append(self._load(index, phase, "begin"))
+        began_s = self._clock() + LEAD_S
+        _order(crew, Begin(index, began_s))
+        limit_s = WARMUP_LIMIT_S if phase.warmup else None
+        steady = self._wait_for(crew, lambda work: work.steady == index or done(work), limit_s)
+        early: str | None = None
+        if steady and phase.warmup and not any(map(done, crew)):
+            self._append(self._load(index, phase, "steady"))
+        elif not steady and not self._stopped.is_set() and self.failed is None:
+            early = f"its warm-up took longer than {WARMUP_LIMIT_S:.0f} s"
+            _order(crew, Finish())
+        if phase.concurrency is not None:
+            from_s = self._clock() if phase.warmup else began_s
+            _order(crew, Until(from_s + phase.for_s if phase.for_s is not None else began_s + phase.limit_s))
+        # once it is being broken off, only for what that takes
+        if not self._wait_for(crew, done):
+            _order(crew, Finish())
+            self._wait_for(crew, done, END_S, stoppable=False)
+        self._phase = None
+        if early is None and phase.for_s is None and self._clock() >= began_s + phase.limit_s:
+            early = "time is up"
+        reason = "stopped" if self._stopped.is_set() else self.failed or early or _reason(crew, index)
+        if reason not in ("done", "stopped"):
+            self.short = f"{phase.name}: {reason}"
+        self._append(self._load(index, phase, "end", reason))
+
+    def _wait_for(
+        self, crew: list[Work], met: Callable[[Work], bool], timeout_s: float | None = None, *, stoppable: bool = True
+    ) -> bool:
+        """Whether all are so far; no longer than until one of them is gone, or the load is to stop (if stoppable)."""
+
         def over() -> bool:
-            gone = self._gone == len(self._workers)
-            return met() or gone or self.failed is not None or (stoppable and self._stopped.is_set())
+            if stoppable:
+                broken = self.failed is not None or self._stopped.is_set()
+                return broken or all(map(met, crew))
+            return all(met(work) or work.gone for work in crew)
 
         with self._news:
             self._news.wait_for(over, timeout_s)
-            return met()
+            return all(map(met, crew))
 
-    def _listen(self, worker: int, process: subprocess.Popen[bytes]) -> None:
+    # --- what workers say ------------------------------------------------------------------------------------------
+
+    def _listen(self, work: Work) -> None:
         decoder = msgspec.json.Decoder(News)
-        assert process.stdout is not None
-        for line in process.stdout:
-            if line.startswith(NEWS):
-                self._hear(worker, decoder.decode(line[len(NEWS) :]))
-            else:
-                event = decode(line.rstrip(b"\n"))
-                if isinstance(event, Request):
-                    self._append(event)
-        with self._news:
-            self._gone += 1
-            if not self._stopped.is_set() and not self.finished.is_set():
-                self.failed = self.failed or "a load worker ended unexpectedly"
-            self._news.notify_all()
+        assert work.process.stdout is not None
+        try:
+            for line in work.process.stdout:
+                if not line.endswith(b"\n"):  # it was killed while it spoke
+                    break
+                if line.startswith(NEWS):
+                    self._hear(work, decoder.decode(line[len(NEWS) :]))
+                else:
+                    self._hear_of(work, decode(line[:-1]))
+        finally:
+            self._bury(work)
 
-    def _hear(self, worker: int, news: News) -> None:
+    def _hear_of(self, work: Work, request: object) -> None:
+        if not isinstance(request, Request):
+            return
+        key = request.phase, request.id
+        if request.end_s is None:
+            work.under_way[key] = request
+        else:
+            work.under_way.pop(key, None)
+        self._append(request)
+
+    def _hear(self, work: Work, news: News) -> None:
         with self._news:
             match news:
-                case Ready():
-                    self._ready += 1
+                case Ready(phase=phase, caveats=caveats):
+                    work.ready = phase
+                    if work.number == 0:
+                        for caveat in caveats:
+                            self._say(f"{self._phases[phase].name}: {caveat}")
                 case Steady(phase=phase):
-                    self._steady.add((worker, phase))
-                case Done(phase=phase, reason=reason):
-                    self._done.setdefault(phase, []).append(reason)
+                    work.steady = phase
+                case Done():
+                    work.done = news
                 case Failed(why=why):
-                    self.failed = why
+                    self.failed = self.failed or why
                 case Refused(field=field):
                     if field not in self._refused:
                         self._refused.add(field)
                         self._say(f"the server does not take {field}; requests go without it")
                 case Pulse():
-                    self._pulses[worker] = news
-                    if worker == 0:
+                    work.pulse = news
+                    if work.number == 0:
                         self._append(self._host())
             self._news.notify_all()
 
+    def _bury(self, work: Work) -> None:
+        """It has ended: what it had under way has no other end."""
+        why = work.last_word()
+        for request in work.under_way.values():
+            ended_s = round(self._clock(), 6)
+            self._append(
+                msgspec.structs.replace(
+                    request, end_s=ended_s, error="cancelled_at_end", detail="the load process that sent it ended"
+                )
+            )
+        work.under_way.clear()
+        work.errors.close()
+        for pipe in (work.process.stdout, work.process.stdin):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        with self._news:
+            work.gone = True
+            if not self._stopped.is_set() and not self._dismissed:
+                self.failed = self.failed or why
+            self._news.notify_all()
+
+    def _dismiss(self) -> None:
+        """End the workers: by the end of their orders, and those that do not hear it by force."""
+        with self._news:
+            self._dismissed = True
+        for work in self._works:
+            if work.process.stdin is not None:
+                with contextlib.suppress(OSError):
+                    work.process.stdin.close()
+        until_s = time.monotonic() + STOP_S
+        for work in self._works:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                work.process.wait(max(0.0, until_s - time.monotonic()))
+        for work in self._works:
+            work.process.kill()
+            if work.listener is not None and work.listener.is_alive():
+                work.listener.join(STOP_S)
+
+    # --- words -----------------------------------------------------------------------------------------------------
+
     def _host(self) -> Host:
-        pulses = list(self._pulses.values())
+        pulses = [work.pulse for work in self._works if work.pulse is not None]
         return Host(
             at_s=round(self._clock(), 6),
             load_cpu_ratio=round(max(pulse.cpu_ratio for pulse in pulses), 4),
@@ -242,16 +386,7 @@ class Conductor:
         )
 
     def _order(self, order: Order) -> None:
-        for process in self._workers:
-            self._tell(process, order)
-
-    def _tell(self, process: subprocess.Popen[bytes], what: Order | Setup) -> None:
-        try:
-            assert process.stdin is not None
-            process.stdin.write(msgspec.json.encode(what) + b"\n")
-            process.stdin.flush()
-        except (OSError, ValueError):
-            return  # it ended; whoever listens to it will notice
+        _order(self._works, order)
 
     def _load(self, index: int, phase: Phase, state: str, reason: str | None = None) -> Load:
         return Load(
@@ -278,6 +413,19 @@ class Conductor:
 
     def _say(self, text: str) -> None:
         self._append(Note(source="load", text=text))
+
+
+def _order(crew: Sequence[Work], order: Order) -> None:
+    for work in crew:
+        work.tell(order)
+
+
+def _reason(crew: Sequence[Work], index: int) -> str:
+    """Why a phase ended, of all its workers: done, or what the first of them says that ended early."""
+    ends = [work.done for work in crew if work.done is not None and work.done.phase == index]
+    if unfinished := sum(end.unfinished for end in ends):
+        return f"{unfinished} unfinished when the time for answers was over"
+    return next((end.reason for end in ends if end.reason != "done"), "done")
 
 
 def _check_fit(phases: Sequence[Phase], served: probe.Model) -> None:

@@ -27,8 +27,14 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     workers: int
 
 
+class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
+    """Read the files, lay out the first requests, open the connections of a phase; say Ready."""
+
+    phase: int
+
+
 class Begin(msgspec.Struct, frozen=True, tag="begin"):
-    """Start a phase at an instant of the session, so that all workers start together."""
+    """Start the prepared phase at an instant of the session, so that all workers start together."""
 
     phase: int
     at_s: float
@@ -42,11 +48,20 @@ class Aim(msgspec.Struct, frozen=True, tag="aim"):
     rate_per_s: float | None = None
 
 
+class Until(msgspec.Struct, frozen=True, tag="until"):
+    """No request of a closed loop begins after this instant."""
+
+    at_s: float
+
+
 class Finish(msgspec.Struct, frozen=True, tag="finish"):
     """Break off what is under way, now."""
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    """The phase can begin. caveats: sentences for whoever reads its numbers."""
+
+    phase: int
     caveats: tuple[str, ...] = ()
 
 
@@ -63,8 +78,14 @@ class Steady(msgspec.Struct, frozen=True, tag="steady"):
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
+    """All that the worker sent in the phase has ended. reason: done, stopped, or why it ended early, in words.
+
+    unfinished: requests that were still under way when the time for answers was over.
+    """
+
     phase: int
     reason: str
+    unfinished: int = 0
 
 
 class Pulse(msgspec.Struct, frozen=True, tag="pulse"):
@@ -81,5 +102,5 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     why: str
 
 
-Order = Begin | Aim | Finish
+Order = Prepare | Begin | Aim | Until | Finish
 News = Ready | Refused | Steady | Done | Pulse | Failed

@@ -52,7 +52,7 @@ class Model:
 def model(door: Door, wanted: str | None = None) -> Model:
     """The model that is served, or the one asked for. Raises NotUp, or VtopError when it lacks it."""
     status, said = _ask(door, "GET", "/v1/models")
-    if status == 401:
+    if status in (401, 403):
         raise VtopError("the load needs the server's key: --api-key or VTOP_API_KEY")
     if status in (502, 503, 504):
         raise NotUp(f"/v1/models: {status}")
@@ -104,10 +104,14 @@ def _ask(door: Door, method: str, path: str, body: object | None = None) -> tupl
     try:
         connection.request(method, parts.path + path, json.dumps(body) if body is not None else None, headers)
         answer = connection.getresponse()
-        return answer.status, json.loads(answer.read(1 << 24) or b"null")
+        status, text = answer.status, answer.read(1 << 24)
+    except ssl.SSLCertVerificationError as error:
+        raise VtopError(f"{door.url}: its certificate is not trusted (--ca-file or --insecure)") from error
     except (OSError, http.client.HTTPException) as error:
         raise NotUp(f"{door.url}{path}: {error}") from error
-    except ValueError:
-        return answer.status, None
     finally:
         connection.close()
+    try:
+        return status, json.loads(text)
+    except ValueError:
+        return status, None

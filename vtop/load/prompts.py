@@ -119,6 +119,11 @@ class Prompts:
         self._chat = chat
         self._check()
         self.caveats = tuple(self._caveats())
+        self.recorded_s = tuple(item.at_s for item in items if item.at_s is not None)  # of a trace
+
+    def leave_out(self, fields: frozenset[str]) -> None:
+        """From now on; the server refused them."""
+        self._fields = _fields(fields)
 
     def payload(self, k: int) -> bytes:
         """The body of request k."""

@@ -112,6 +112,11 @@ class Phase:
         return None if self.requests is None else self.warmup + self.requests
 
     @property
+    def crew(self) -> int:
+        """Workers that take part: each has a slot."""
+        return min(self.workers, self.concurrency or self.max_in_flight or self.workers)
+
+    @property
     def limit_s(self) -> float:
         """No request starts later than this after the start of the phase."""
         if self.for_s is not None:

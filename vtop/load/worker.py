@@ -8,13 +8,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import math
-import queue
+import os
+import resource
 import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from statistics import median
@@ -25,26 +23,29 @@ from vtop.errors import VtopError
 from vtop.load import probe
 from vtop.load.client import Client
 from vtop.load.exchange import Exchange
-from vtop.load.orders import NEWS, Aim, Begin, Done, Failed, Finish, News, Order, Pulse, Ready, Refused, Setup, Steady
+from vtop.load.orders import Aim, Begin, Done, Failed, Finish, Order, Prepare, Pulse, Ready, Refused, Setup, Until
 from vtop.load.prompts import Item, Prompts, read
 from vtop.load.reading import Asked
-from vtop.load.schedule import closed_ids, due_times, share
+from vtop.load.running import Running
 from vtop.load.spec import Phase
-from vtop.recording.events import Request, encode
+from vtop.load.voice import Voice
 
 TICK_S = 0.01  # of the lag sampler
-DRAIN_S = 60.0  # how long a phase waits for its last answers
-AHEAD_S = 0.5  # requests of an open loop are made ready so long before their time
+TRY_S = 15.0  # a server that is busy for longer is not waited for to try its fields
+LAST_S = 1.5  # after the end of the orders nothing may take longer
+TRIAL = -1  # the phase of requests that are in no phase
 PATHS = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
 
 
 class Worker:
     """Carries out the phases of a load, or its share of them."""
 
-    def __init__(self, setup: Setup, out: Voice) -> None:
+    def __init__(self, setup: Setup, voice: Voice) -> None:
         self._setup = setup
-        self._say = out
+        self._say = voice
         self._without: frozenset[str] = frozenset()
+        self._tried: set[str] = set()
+        self._trials = setup.worker  # ids of theirs
         self._client = Client(
             setup.door.url,
             clock=self._now,
@@ -53,89 +54,117 @@ class Worker:
             basic=setup.door.basic,
             tls=setup.door.tls(),
         )
-        self._running: PhaseRun | None = None
+        self._running: Running | None = None
 
     def _now(self) -> float:
         return round(time.monotonic() - self._setup.origin_s, 6)
 
     async def work(self, orders: asyncio.Queue[Order | None]) -> None:
-        """Until there are no more orders."""
-        pulse = asyncio.create_task(self._pulse())
-        phase: asyncio.Task[None] | None = None
-        await self._try_fields()
-        self._say.news(Ready())
-        while (order := await orders.get()) is not None:
-            if isinstance(order, Begin):
-                phase = asyncio.create_task(self._phase(order))
-            elif isinstance(order, Aim) and self._running is not None:
-                self._running.aim(order)
-            elif isinstance(order, Finish) and phase is not None:
-                await self._break_off(phase)
-        if phase is not None:
-            await self._break_off(phase)
-        pulse.cancel()
+        """Until there are no more orders. One phase at a time: the conductor waits for its end."""
+        async with asyncio.TaskGroup() as tasks:  # what goes wrong in a task ends the worker, and is told by it
+            task: asyncio.Task[None] | None = None
+            while (order := await orders.get()) is not None:
+                match order:
+                    case Prepare(phase=phase):
+                        task = tasks.create_task(self._prepare(phase))
+                    case Begin(at_s=at_s) if self._running is not None:
+                        task = tasks.create_task(self._run(self._running, at_s))
+                    case Aim() if self._running is not None:
+                        self._running.aim(order)
+                    case Until(at_s=at_s) if self._running is not None:
+                        self._running.until(at_s)
+                    case Finish():
+                        self._break_off(task)
+            self._break_off(task)
 
-    async def _break_off(self, phase: asyncio.Task[None]) -> None:
-        self._client.abort()
-        if self._running is not None:
+    def _break_off(self, task: asyncio.Task[None] | None) -> None:
+        if self._running is not None and self._running.begun:
             self._running.stop("stopped")
+        elif task is not None:
+            task.cancel()
         self._client.abort()
-        await asyncio.wait({phase}, timeout=1.0)
 
-    async def _phase(self, order: Begin) -> None:
-        phase = self._setup.phases[order.phase]
+    async def _prepare(self, index: int) -> None:
+        phase = self._setup.phases[index]
         try:
-            items = read(phase)
-            run = PhaseRun(self, phase, order, items, self._prompts(order.phase, items))
+            if phase.api not in self._tried:
+                await self._try_fields(phase.api)
+                self._tried.add(phase.api)
+            prompts = await asyncio.to_thread(self._prompts, index)  # may ask the server how it counts
+            self._running = running = Running(
+                phase,
+                index,
+                prompts,
+                self._setup.worker,
+                phase.crew,
+                client=self._client,
+                path=PATHS[phase.api],
+                clock=self._now,
+                voice=self._say,
+                refused=self._drop,
+            )
+            caveats = (*prompts.caveats, *await running.prepare())
         except VtopError as error:
             self._say.news(Failed(str(error)))
             return
-        self._running = run
-        try:
-            reason = await run.go()
-        finally:
-            self._running = None
-        self._say.news(Done(order.phase, reason))
+        gc.collect()
+        gc.freeze()  # so that no collection in the midst of it walks through what is laid ready
+        self._say.news(Ready(index, caveats))
 
-    def _prompts(self, index: int, items: tuple[Item, ...]) -> Prompts:
+    async def _run(self, running: Running, at_s: float) -> None:
+        pulse = asyncio.create_task(self._pulse())
+        try:
+            reason, unfinished = await running.go(at_s)
+        finally:
+            pulse.cancel()
+            self._running = None
+        self._say.news(Done(running.index, reason, unfinished))
+
+    def _prompts(self, index: int) -> Prompts:
         setup = self._setup
+        phase = setup.phases[index]
         return Prompts(
-            setup.phases[index],
+            phase,
             model=setup.model,
             entropy=setup.entropy,
             index=index,
             vocabulary=setup.vocabulary,
-            items=items,
+            items=read(phase),
             count_tokens=partial(probe.count_tokens, setup.door, setup.model),
             without=self._without,
         )
 
-    async def _try_fields(self) -> None:
+    async def _try_fields(self, api: str) -> None:
         """A request of one token shows which optional fields the server does not take; no measured one pays for it."""
-        tiny = replace(Phase(), concurrency=1, api=self._setup.phases[0].api, output=None)
         setup = self._setup
         for _ in range(8):
             prompts = Prompts(
-                tiny,
+                replace(Phase(), concurrency=1, api=api, output=None),
                 model=setup.model,
-                entropy=f"{setup.entropy} try {setup.worker}",
+                entropy=f"{setup.entropy} trial {self._trials}",
                 vocabulary=setup.vocabulary,
                 items=(Item(text="hello", output_tokens=1),),
                 without=self._without,
             )
-            exchange = Exchange(self._client.lay(PATHS[tiny.api], prompts.payload(0)), Asked(output_tokens=1))
-            await self._client.run(exchange)
+            exchange = Exchange(self._client.lay(PATHS[api], prompts.payload(0)), Asked(output_tokens=1))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TRY_S):
+                    await self._client.run(exchange)
+            self._say.event(exchange.record(id=self._trials, phase=TRIAL, warmup=True))
+            self._trials += setup.workers
             if exchange.refused is None:
                 return
             self._drop(exchange.refused)
 
-    def _drop(self, field: str) -> None:
+    def _drop(self, field: str) -> frozenset[str]:
+        """All that is to be left out."""
         if field not in self._without:
             self._without |= {field}
             self._say.news(Refused(field))
+        return self._without
 
     async def _pulse(self) -> None:
-        """Once a second: how much CPU, how late the loop."""
+        """Once a second of a phase: how much CPU, how late the loop."""
         lags: list[float] = []
         cpu_s, at_s = time.process_time(), time.monotonic()
         while True:
@@ -149,258 +178,15 @@ class Worker:
                 lags, cpu_s, at_s = [], spent_s, now_s
 
 
-class PhaseRun:
-    """One phase under way in one worker."""
-
-    def __init__(self, worker: Worker, phase: Phase, order: Begin, items: tuple[Item, ...], prompts: Prompts) -> None:
-        self._worker = worker
-        self._setup = worker._setup
-        self._client = worker._client
-        self._say = worker._say
-        self._phase = phase
-        self._index = order.phase
-        self._start_s = order.at_s
-        self._items = items
-        self._prompts = prompts
-        self._path = PATHS[phase.api]
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._stopped: str | None = None
-        self._ended = asyncio.Event()
-        self._warm_left = sum(1 for k in range(phase.warmup) if k % self._setup.workers == self._setup.worker)
-        self._steady_s: float | None = None if self._warm_left else order.at_s
-        self._aims: list[Aim] = []
-        self._changed = asyncio.Event()
-        self._next_k = 0  # the first request of a schedule after a change of rate
-
-    async def go(self) -> str:
-        """Send everything and see it to its end; the reason why it ended."""
-        phase = self._phase
-        want = phase.concurrency if phase.concurrency is not None else min(phase.max_in_flight or 64, 256)
-        await self._client.warm(share(want, self._setup.worker, self._setup.workers))
-        await self._until(self._start_s)
-        if phase.concurrency is not None:
-            await self._closed(closed_ids(phase, self._setup.worker, self._setup.workers))
-        else:
-            await self._open()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=DRAIN_S)
-        left = len(self._tasks)
-        if left:
-            self._client.abort()
-            await asyncio.wait(self._tasks, timeout=1.0)
-            return self._stopped or f"time is up, {left} unfinished"
-        return self._stopped or "done"
-
-    def stop(self, reason: str) -> None:
-        self._stopped = self._stopped or reason
-        self._ended.set()
-        self._changed.set()
-
-    def aim(self, aim: Aim) -> None:
-        self._aims.append(aim)
-        self._changed.set()
-
-    # --- closed loop -----------------------------------------------------------------------------------------------
-
-    async def _closed(self, ids: Iterator[int]) -> None:
-        slots: set[asyncio.Task[None]] = set()
-        wanted = share(self._phase.concurrency or 0, self._setup.worker, self._setup.workers)
-        self._wanted, self._slots = wanted, 0
-        over = asyncio.create_task(self._time_is_up())
-        while True:
-            while self._slots < self._wanted and self._stopped is None:
-                self._slots += 1
-                slot = asyncio.create_task(self._slot(ids))
-                slots.add(slot)
-                slot.add_done_callback(slots.discard)
-            changed = asyncio.create_task(self._changed.wait())
-            await asyncio.wait({*slots, changed}, return_when=asyncio.FIRST_COMPLETED)
-            changed.cancel()
-            self._changed.clear()
-            for aim in self._aims:
-                if aim.concurrency is not None:
-                    self._wanted = share(aim.concurrency, self._setup.worker, self._setup.workers)
-            self._aims.clear()
-            if self._stopped is not None or (self._slots == 0 and self._wanted > 0):
-                break
-        over.cancel()
-        if slots:
-            await asyncio.wait(slots, timeout=DRAIN_S if self._stopped != "stopped" else 1.0)
-            if slots:
-                self._client.abort()
-                await asyncio.wait(slots, timeout=1.0)
-
-    async def _slot(self, ids: Iterator[int]) -> None:
-        """One place in flight: the next request leaves when its answer is complete. It is made ready meanwhile."""
-        ready = self._make(next(ids, None))
-        while ready is not None and self._stopped is None and self._slots <= self._wanted:
-            k, exchange = ready
-            exchange.due_s = exchange.admitted_s = self._now()
-            sending = asyncio.create_task(self._send(k, exchange))
-            await asyncio.sleep(0)
-            ready = self._make(next(ids, None))
-            await sending
-        self._slots -= 1
-        self._changed.set()
-
-    async def _time_is_up(self) -> None:
-        """Stop a closed loop that is bounded in time, counted from the end of its warm-up."""
-        while self._steady_s is None:
-            await asyncio.sleep(0.05)
-        for_s = self._phase.for_s
-        await self._until((self._steady_s + for_s) if for_s is not None else self._start_s + self._phase.limit_s)
-        self.stop("time is up" if for_s is None else "done")
-
-    # --- open loop -------------------------------------------------------------------------------------------------
-
-    async def _open(self) -> None:
-        """Requests leave by the schedule, whatever the server does; a cap on what is in flight makes them wait."""
-        phase, first, start_s = self._phase, 0, 0.0
-        cap = phase.max_in_flight
-        room = asyncio.Semaphore(share(cap, self._setup.worker, self._setup.workers)) if cap is not None else None
-        recorded = tuple(item.at_s for item in self._items if item.at_s is not None)
-        while self._stopped is None:
-            # every worker walks the whole schedule, so that all know where a change of rate took hold
-            schedule = due_times(
-                phase, recorded_s=recorded, first=first, start_s=start_s, measured_s=self._measured_s()
-            )
-            aim = await self._walk(schedule, room)
-            if aim is None:
-                return
-            first, start_s = self._next_k, aim.at_s - self._start_s
-            phase = replace(phase, rate_per_s=aim.rate_per_s)
-
-    async def _walk(self, schedule: Iterator[tuple[int, float]], room: asyncio.Semaphore | None) -> Aim | None:
-        """Send what is due, made ready before its time, until the schedule ends (None) or another aim takes hold."""
-        ready: deque[tuple[float, int, Exchange]] = deque()
-        coming, aim = next(schedule, None), None
-        while self._stopped is None:
-            now_s = self._now()
-            while ready and ready[0][0] <= now_s:
-                due_s, k, exchange = ready.popleft()
-                task = asyncio.create_task(self._admit(k, exchange, room))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-            if aim is None and coming is not None:
-                due_s = self._start_s + coming[1]
-                aim = next((aim for aim in self._aims if aim.rate_per_s is not None and aim.at_s <= due_s), None)
-            if (aim is not None or coming is None) and not ready:
-                break
-            if aim is None and coming is not None and due_s - now_s <= AHEAD_S:
-                k = coming[0]
-                made = self._make(k) if k % self._setup.workers == self._setup.worker else None
-                if made is not None:
-                    made[1].due_s = due_s
-                    ready.append((due_s, *made))
-                coming = next(schedule, None)
-                await asyncio.sleep(0)  # answers are read between two that are made
-                continue
-            next_s = self._start_s + coming[1] - AHEAD_S if aim is None and coming is not None else math.inf
-            await self._until(min(ready[0][0] if ready else math.inf, next_s))
-        if aim is not None and coming is not None:
-            self._aims.remove(aim)
-            self._next_k = coming[0]
-        return aim
-
-    async def _admit(self, k: int, exchange: Exchange, room: asyncio.Semaphore | None) -> None:
-        if room is None:
-            exchange.admitted_s = self._now()
-            await self._send(k, exchange)
-            return
-        async with room:
-            exchange.admitted_s = self._now()
-            if self._stopped is None:
-                await self._send(k, exchange)
-
-    def _measured_s(self) -> float:
-        return 0.0 if self._steady_s is None else max(0.0, self._steady_s - self._start_s)
-
-    # --- both ------------------------------------------------------------------------------------------------------
-
-    def _make(self, k: int | None) -> tuple[int, Exchange] | None:
-        """Request k, ready to be sent."""
-        if k is None or self._stopped is not None:
-            return None
-        _, output_tokens = self._prompts.asked(k)
-        asked = Asked(output_tokens=output_tokens, exact=output_tokens is not None)
-        wire = self._client.lay(self._path, self._prompts.payload(k))
-        return k, Exchange(wire, asked, seen=partial(self._seen, k))
-
-    async def _send(self, k: int, exchange: Exchange) -> None:
-        await self._client.run(exchange)
-        self._say.event(self._line(k, exchange))
-        if exchange.refused is not None:
-            self._worker._drop(exchange.refused)
-            self._prompts = self._worker._prompts(self._index, self._items)
-        if k < self._phase.warmup:
-            self._warm_left -= 1
-            if self._warm_left == 0:
-                self._steady_s = self._now()
-                self._say.news(Steady(self._index))
-
-    def _seen(self, k: int, exchange: Exchange) -> None:
-        self._say.event(self._line(k, exchange))
-
-    def _line(self, k: int, exchange: Exchange) -> Request:
-        warmup = k < self._phase.warmup
-        asked = self._prompts.asked(k)[0]
-        return exchange.record(id=k, phase=self._index, warmup=warmup, asked_prompt_tokens=asked)
-
-    def _now(self) -> float:
-        return self._worker._now()
-
-    async def _until(self, at_s: float) -> None:
-        """Sleep to an instant of the session, or until the phase is stopped."""
-        left_s = at_s - self._now()
-        if left_s <= 0 or self._stopped is not None:
-            return
-        if left_s < 0.25:
-            await asyncio.sleep(left_s)
-            return
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._ended.wait(), left_s)
-
-
-class Voice:
-    """Lines to the conductor, written by a thread, so that a slow reader cannot hold up the requests."""
-
-    def __init__(self) -> None:
-        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._write, name="voice", daemon=True)
-        self._thread.start()
-
-    def event(self, event: Request) -> None:
-        self._lines.put(encode(event))
-
-    def news(self, news: News) -> None:
-        self._lines.put(NEWS + msgspec.json.encode(news))
-
-    def close(self) -> None:
-        self._lines.put(None)
-        self._thread.join(timeout=1.0)
-
-    def _write(self) -> None:
-        out = sys.stdout.buffer
-        try:
-            while (line := self._lines.get()) is not None:
-                out.write(line + b"\n")
-                while not self._lines.empty():
-                    more = self._lines.get()
-                    if more is None:
-                        out.flush()
-                        return
-                    out.write(more + b"\n")
-                out.flush()
-        except (BrokenPipeError, ValueError):
-            return
-
-
 def _listen(loop: asyncio.AbstractEventLoop, orders: asyncio.Queue[Order | None]) -> None:
     """Orders from standard input; its end is the end of all."""
     decoder = msgspec.json.Decoder(Order)
-    for line in sys.stdin.buffer:
-        loop.call_soon_threadsafe(orders.put_nowait, decoder.decode(line))
-    loop.call_soon_threadsafe(orders.put_nowait, None)
+    with contextlib.suppress(RuntimeError):  # the loop has ended by itself
+        for line in sys.stdin.buffer:
+            loop.call_soon_threadsafe(orders.put_nowait, decoder.decode(line))
+        loop.call_soon_threadsafe(orders.put_nowait, None)
+    time.sleep(LAST_S)
+    os._exit(1)  # whatever it is still about
 
 
 async def _main(setup: Setup, voice: Voice) -> None:
@@ -410,14 +196,23 @@ async def _main(setup: Setup, voice: Voice) -> None:
     await Worker(setup, voice).work(orders)
 
 
+def allow_files() -> None:
+    """A connection is an open file; the usual 1,024 are a limit for programs that use select()."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def main() -> None:
-    setup = msgspec.json.decode(sys.stdin.buffer.readline(), type=Setup)
+    line = sys.stdin.buffer.readline()
+    if not line:  # whoever started it is gone already
+        return
+    setup = msgspec.json.decode(line, type=Setup)
+    allow_files()
     voice = Voice()
     gc.set_threshold(100_000, 50, 50)  # a full collection in the middle of a burst would be seen as latency
     try:
         asyncio.run(_main(setup, voice))
-    except VtopError as error:
-        voice.news(Failed(str(error)))
     finally:
         voice.close()
 

@@ -40,14 +40,16 @@ class Card:
         self.index = reading.index
         self.uuid = reading.uuid
         self.numbers = {name: Track() for name in NUMBERS}
+        self._tracks = tuple(self.numbers.values())
         self._latest: tuple[object, ...] = (math.nan,) * len(NUMBERS)
         self.facts: FactTrack[GpuReading | None] = FactTrack()  # a reading for its words; None: not in the reading
         self._words: tuple[object, ...] = ()
 
     def put(self, number: int, reading: GpuReading) -> None:
         values = _numbers_of(reading)
-        for track, value in compress(zip(self.numbers.values(), values, strict=True), map(ne, values, self._latest)):
-            track.put(number, math.nan if value is None else value)
+        for track, value in compress(zip(self._tracks, values, strict=True), map(ne, values, self._latest)):
+            track.page.append(number)
+            track.value.append(math.nan if value is None else value)
         self._latest = values
         words = (reading.name, reading.power_kind, reading.throttle, reading.serving, reading.lost)
         if words != self._words:
@@ -73,6 +75,7 @@ class CardHistory:
         self.power_w = Track()
         self.power_limit_w = Track()
         self.sm_mhz = Track()  # the fastest
+        self._totals: list[tuple[float | None, float | None, float | None]] | None = None  # as last put
         self._notes: list[tuple[float, str]] = []
 
     def apply(self, event: Gpu) -> None:
@@ -89,10 +92,12 @@ class CardHistory:
             for uuid, card in self.cards.items():
                 if uuid not in present:
                     card.put_absent(number)
-        counted = counted_of(event.gpus)
-        self.power_w.put(number, _whole([reading.power_w for reading in counted]))
-        self.power_limit_w.put(number, _whole([reading.power_limit_w for reading in counted]))
-        self.sm_mhz.put(number, max((mhz for one in counted if (mhz := one.sm_mhz) is not None), default=math.nan))
+        totals = [(one.power_w, one.power_limit_w, one.sm_mhz) for one in counted_of(event.gpus)]
+        if totals != self._totals:
+            self._totals = totals
+            self.power_w.put(number, _whole([power_w for power_w, _, _ in totals]))
+            self.power_limit_w.put(number, _whole([limit_w for _, limit_w, _ in totals]))
+            self.sm_mhz.put(number, max((mhz for _, _, mhz in totals if mhz is not None), default=math.nan))
 
     def apply_note(self, note: Note) -> None:
         self._notes.append((note.t, note.text))

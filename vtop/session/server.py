@@ -22,7 +22,14 @@ _PER_ENGINE = frozenset({Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED, Q
 PERCENTILES = frozenset(
     {Quantity.TTFT, Quantity.ITL, Quantity.TPOT, Quantity.QUEUE, Quantity.PREFILL, Quantity.DECODE, Quantity.E2E}
 )
-_NOT_THE_ENGINE = frozenset({Quantity.PROCESS_CPU, Quantity.HTTP_DURATION, Quantity.REJECTED})
+# these are in the recording, with a meaning, and in no frame: following them would cost every page for nothing
+_IN_NO_FRAME = frozenset(
+    {Quantity.READ_BYTES, Quantity.WRITE_BYTES, Quantity.PROCESS_CPU, Quantity.HTTP_DURATION}
+    | {Quantity.PROMPT_TOKENS_BY_SOURCE, Quantity.PREEMPTIONS_BY_REASON, Quantity.SLEEPING, Quantity.LORA}
+    | {Quantity.SPEC_DRAFTS, Quantity.SPEC_DRAFT_TOKENS, Quantity.SPEC_ACCEPTED_TOKENS}
+    | {Quantity.REQUEST_PREEMPTIONS, Quantity.REQUEST_PROMPT_TOKENS, Quantity.REQUEST_GENERATION_TOKENS}
+)
+_NOT_THE_ENGINE = frozenset({Quantity.REJECTED})
 
 
 class ServerHistory:
@@ -187,7 +194,7 @@ class ServerHistory:
 
     def _new_cell(self, series: str, page: int) -> Cell | None:
         meaning = vllm.meaning(series)
-        if meaning is None or meaning.kind in (Kind.INFO, Kind.HISTOGRAM):
+        if meaning is None or meaning.kind in (Kind.INFO, Kind.HISTOGRAM) or meaning.quantity in _IN_NO_FRAME:
             return None
         key = (meaning.quantity, meaning.part)
         if key not in self._groups:
@@ -203,7 +210,7 @@ class ServerHistory:
 
     def _new_histogram(self, series: str, page: int) -> HistogramCell | None:
         meaning = vllm.meaning(series)
-        if meaning is None or meaning.kind is not Kind.HISTOGRAM:
+        if meaning is None or meaning.kind is not Kind.HISTOGRAM or meaning.quantity in _IN_NO_FRAME:
             return None
         key = (meaning.quantity, meaning.part)
         if key not in self._histogram_groups:
