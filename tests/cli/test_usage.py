@@ -91,7 +91,6 @@ def test_version() -> None:
         ("--nonsense", "no such option"),
         ("nonsense", "no such command"),
         ("", "needs a terminal"),
-        ("demo", "vtop show overload --text"),
         ("replay sweep_c64", "vtop show sweep_c64 --text"),
     ],
 )
@@ -113,6 +112,13 @@ def test_a_real_process_says_the_same(tmp_path: Path) -> None:
 def test_an_instant_past_the_end_of_a_replay_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vtop.cli.back.need_terminal", lambda instead: None)
     assert "ends at 0:18" in said(run("replay", str(SWEEP), "--at", "5:00"))
+
+
+def test_the_demo_prints_an_instant_where_there_is_no_terminal() -> None:
+    shown = run("demo")
+    assert shown.exit_code == 0
+    assert "NVIDIA H200" in shown.stdout
+    assert "2:31" in shown.stdout
 
 
 def test_shipped_recordings_are_found_by_name_from_anywhere_and_a_file_there_comes_first() -> None:

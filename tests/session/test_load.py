@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import pytest
 
+from tests.session.made import Server
+from vtop.metrics.page import Folder
 from vtop.recording import Host, Load, Request, Start, Target, decode, encode
 from vtop.session.frame import LoadPart
 from vtop.session.session import Session
@@ -178,6 +181,23 @@ def test_a_change_of_target_is_seen_from_its_line_on() -> None:
     events = (load(1, "begin"), load(5, "change", concurrency=3))
     assert part(*events, at=4.0).concurrency == 2
     assert part(*events, at=5.0).concurrency == 3
+
+
+def test_hits_in_the_prefix_cache_during_the_phase_are_said() -> None:
+    server, folder = Server(), Folder()
+    session = Session(START)
+
+    def page(at_s: float) -> None:
+        scraped = folder.scrape(server.page(), server=0, at_s=at_s, took_s=0.01, bytes=1, health=200)
+        session.apply(msgspec.structs.replace(scraped, t=at_s + 0.01))
+
+    page(0.0)
+    session.apply(load(0.5, "begin"))
+    page(1.0)
+    server.engine.count(prefix_cache_hits=64)
+    page(2.0)
+    assert session.frame(1.5).load.prefix_hit_tokens == 0  # type: ignore[union-attr]
+    assert session.frame(2.5).load.prefix_hit_tokens == 64  # type: ignore[union-attr]
 
 
 def test_a_spread_is_exact_to_the_microsecond() -> None:

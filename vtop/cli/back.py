@@ -9,8 +9,10 @@ import click
 
 from vtop import units
 from vtop.cli.options import Number, Seconds, Size, look_options
-from vtop.cli.shared import need_terminal, open_recording, print_json, session_of, view_of, write
+from vtop.cli.shared import need_terminal, no_terminal, open_recording, print_json, session_of, view_of, write
 from vtop.errors import VtopError
+
+DEMO_AT_S = 151.0
 
 
 @click.command()
@@ -31,13 +33,19 @@ def replay(file: Path, speed: float, at_s: float | None, **look: Any) -> None:
 @click.command()
 @look_options
 def demo(**look: Any) -> None:
-    """Look at vtop without a server: replays a recorded overload of an H200 at five times its speed."""
+    """Look at vtop without a server: replays a recorded overload of an H200 at five times its speed.
+
+    Without a terminal it prints one instant of it.
+    """
     view = view_of(look)
     recording = open_recording(Path("overload"))
-    need_terminal("vtop show overload --text")
     from vtop.ui import run
 
-    run.replay(recording, speed=5.0, at_s=None, **view)
+    if no_terminal() is None:
+        run.replay(recording, speed=5.0, at_s=None, **view)
+    else:
+        session = session_of(recording.start, recording)
+        click.echo(run.still(session, now_s=DEMO_AT_S, size=(120, 36), **view)[1], nl=False)
 
 
 @click.command()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,13 +16,14 @@ from vtop.cli.options import DEFAULT_URL, Seconds, server_options
 from vtop.cli.shared import attached, servers_of
 from vtop.errors import VtopError
 
+END_S = 3.0  # for a load to end after a signal
+
 if TYPE_CHECKING:
     from vtop.load.conductor import Conductor
     from vtop.load.spec import Phase
     from vtop.recording import LiveRecording
-    from vtop.recording.events import Target
-    from vtop.session.frame import Quantiles
-    from vtop.session.session import Session
+    from vtop.recording.events import AnyEvent, Load, Target
+    from vtop.session.frame import Frame, LoadPart, Quantiles
     from vtop.sources.connection import Access
 
 
@@ -36,13 +39,9 @@ def conductor_of(
     from vtop.load.probe import Door
     from vtop.load.spec import slo
 
+    consent(asked, servers[0][0])
     target, access = servers[0][0], servers[1][0]
     bounds = slo(asked["slo"]).record() if asked.get("slo") else None
-    if not target.local and not asked["yes"]:
-        question = f"Put load on {target.url}, which is another host?"
-        if not sys.stdin.isatty():
-            raise VtopError(f"{target.url} is another host: say --yes to put load on it")
-        click.confirm(question, abort=True, err=True)
     door = Door(
         url=target.url,
         bearer=access.api_key,
@@ -52,6 +51,16 @@ def conductor_of(
         insecure=access.insecure,
     )
     return Conductor(phases, door, recording.append, recording.clock, began_s, model=asked.get("model"), slo=bounds)
+
+
+def consent(asked: dict[str, Any], target: Target) -> None:
+    """Asks before another host is loaded, once; --yes has said it already. Raises VtopError where nobody can answer."""
+    if target.local or asked["yes"]:
+        return
+    if not sys.stdin.isatty():
+        raise VtopError(f"{target.url} is another host: say --yes to put load on it")
+    click.confirm(f"Put load on {target.url}, which is another host?", abort=True, err=True)
+    asked["yes"] = True
 
 
 def phases_of(asked: dict[str, Any]) -> tuple[Phase, ...]:
@@ -86,12 +95,18 @@ def sweep(
     output: Path,
     **asked: Any,
 ) -> None:
-    """One load after another, each with more in flight, on record; prints a line a phase."""
+    """One load after another, each with more in flight, on record; prints a line a phase.
+
+    Exit codes: 0 done, 1 a phase ended early, 2 nothing succeeded or it could not be, 128 + n ended by signal n.
+    """
+    from vtop.load.spec import slo, thin
     from vtop.load.spec import sweep as planned
-    from vtop.load.spec import thin
 
     plan = planned(concurrency, words=f"in={input_tokens} out={output_tokens} {words}".strip())
+    if asked["slo"]:
+        slo(asked["slo"])
     servers = servers_of(asked)
+    consent(asked, servers[0][0])  # before there is a file
     attachment = attached(asked, servers, output)
     conductor = conductor_of(asked, servers, attachment.recording, attachment.began_s, plan)
     conductor.settle_s = gap_s
@@ -99,91 +114,190 @@ def sweep(
         if (caveat := thin(phase)) is not None:
             click.echo(caveat, err=True)
     attachment.start()
-    _run(conductor, attachment.recording, attachment.stop, "the sweep is done")
-    click.echo(f"recorded {output}", err=True)
+    try:
+        code = _run(conductor, attachment.recording, attachment.stop, "the sweep is done")
+    finally:
+        click.echo(f"recorded {output}", err=True)
+    sys.exit(code)
 
 
 @click.command()
-@click.argument("url", default=DEFAULT_URL)
-@click.argument("specs", nargs=-1, required=True, metavar="SPEC…")
-@click.option("--slo", metavar="BOUNDS")
-@click.option("--model", metavar="NAME")
-@click.option("--api-key", metavar="KEY")
-@click.option("--header", "-H", "headers", multiple=True, metavar="'NAME: VALUE'")
+@click.argument("words", nargs=-1, required=True, metavar="[URL] SPEC…")
+@click.option("--slo", metavar="BOUNDS", help="Service levels to keep jointly: ttft=800ms,tpot=50ms,e2e=10s.")
+@click.option("--model", metavar="NAME", help="The model to ask for, where several are served.")
+@click.option("--api-key", metavar="KEY", help="Bearer key; better in VTOP_API_KEY.")
+@click.option("--header", "-H", "headers", multiple=True, metavar="'NAME: VALUE'", help="Sent along; repeatable.")
 @click.option("--yes", is_flag=True, help="Do not ask before loading a server on another host.")
-def load(url: str, specs: tuple[str, ...], **asked: Any) -> None:
-    """The generator alone: a line for every request on stdout, a recording that every other verb reads."""
+def load(words: tuple[str, ...], **asked: Any) -> None:
+    """The generator alone: a line for every request on stdout, a recording that every other verb reads.
+
+    Exit codes: 0 done, 1 a phase ended early, 2 nothing succeeded or it could not be, 128 + n ended by signal n.
+    """
     from vtop.load.spec import phases
     from vtop.recording import encode
 
+    url, specs = (DEFAULT_URL, words) if "=" in words[0].partition("/")[0] else (words[0], words[1:])
+    if not specs:
+        raise VtopError(f"what load is not said; write vtop load {url} c=64, or rate=8 for=60s")
     plan = phases(specs, option="SPEC")
     asked |= {"urls": (url,), "no_gpu": True, "interval": 1.0, "api_key_file": None}
     asked |= {"ca_file": None, "insecure": False, "proxy": None}
     servers = servers_of(asked)
     attachment = attached(asked, servers, None, watch=False)
     recording, out = attachment.recording, sys.stdout.buffer
-    recording.listen(lambda event: out.write(encode(event) + b"\n"))
-    for event in recording.take():
-        out.write(encode(event) + b"\n")
     conductor = conductor_of(asked, servers, recording, attachment.began_s, plan)
-    _run(conductor, recording, attachment.stop, "the load is done")
-    out.flush()
+
+    def write(events: Sequence[AnyEvent]) -> None:
+        out.writelines(encode(event) + b"\n" for event in events)
+        out.flush()
+
+    sys.exit(_run(conductor, recording, attachment.stop, "the load is done", write))
 
 
-def _run(conductor: Conductor, recording: LiveRecording, stop: Callable[[str], None], reason: str) -> None:
-    """Until the load is through, or a signal ends it; a line on stderr for each phase."""
+def _run(
+    conductor: Conductor,
+    recording: LiveRecording,
+    stop: Callable[[str], None],
+    reason: str,
+    write: Callable[[Sequence[AnyEvent]], None] = lambda events: None,
+) -> int:
+    """Until the load is through, or a signal ends it; a line on stderr for each phase. The exit code.
+
+    write: takes all events, in order; what it is written to may be closed, as by `| head`.
+    """
     import signal
 
-    from vtop.recording import Load
-    from vtop.session.session import Session
-
-    reasons: list[str] = []
+    numbers: list[int] = []
 
     def stopped(number: int, _: Any) -> None:
-        reasons.append(signal.Signals(number).name)
+        if numbers:  # once more: now
+            raise SystemExit(128 + number)
+        numbers.append(number)
         conductor.abort()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stopped)
-    session = Session(recording.start)
-    click.echo(_HEAD, err=True)
+    talk = _Talk(recording)
+    left_s = END_S
     try:
         conductor.start()
         over = False
-        while not over:
+        while not over and left_s > 0:
             over = conductor.finished.wait(0.25)
-            for event in recording.take():
-                session.apply(event)
-                if isinstance(event, Load) and event.state == "end":
-                    click.echo(_row(session, event), err=True)
+            left_s -= 0.25 if numbers else 0.0  # it may hang in the network
+            events = recording.take()
+            write(events)
+            talk.tell(events)
+    except BrokenPipeError:
+        numbers.append(signal.SIGPIPE)
+        sys.stdout = None  # type: ignore[assignment] # so that nobody flushes it once more
     finally:
         conductor.stop()
-        stop(reasons[0] if reasons else reason)
+        stop(signal.Signals(numbers[0]).name if numbers else reason)
+    if signal.SIGPIPE not in numbers:
+        with contextlib.suppress(BrokenPipeError):
+            events = recording.take()
+            write(events)
+            talk.tell(events)
+    if numbers:
+        return 128 + numbers[0]
     if conductor.failed is not None:
         raise VtopError(conductor.failed)
-    if reasons:
-        sys.exit(130)
-    done = [
-        phase for phase in session.load.phases if (part := session.load.part_of(phase, session.end_s)) and part.done
-    ]
-    if not done:
+    if not talk.done:
         raise VtopError("no request succeeded")
+    return 1 if conductor.short is not None else 0
+
+
+class _Talk:
+    """What a person is told on stderr: what the load has to say, where a phase stands, a line for each that ended."""
+
+    def __init__(self, recording: LiveRecording) -> None:
+        from vtop.session.session import Session
+
+        self._session = Session(recording.start)
+        self._live = sys.stderr.isatty()
+        self._now: str | None = None
+        self._headed = False
+        self.done = 0
+
+    def tell(self, events: Sequence[AnyEvent]) -> None:
+        from vtop.recording import Load, Note
+
+        session = self._session
+        for event in events:
+            session.apply(event)
+            if isinstance(event, Note) and event.source == "load":
+                self._say(event.text)
+            elif isinstance(event, Load) and event.state == "end":
+                self._say_row(event)
+        part = session.load.part(session.end_s)
+        if self._live and part is not None and part.state == "running":
+            self._rewrite(_progress(part))
+
+    def _say_row(self, ended: Load) -> None:
+        if not self._headed:
+            self._headed = True
+            self._say(_HEAD)
+        part = self._session.load.part_of(ended.phase, ended.t)
+        assert part is not None
+        self.done += part.done
+        from vtop.session.frame import View
+
+        self._say(_row(part, self._session.frame(ended.t, View(window_s=max(part.elapsed_s, 1.0)))))
+
+    def _say(self, text: str) -> None:
+        self._rewrite("")
+        click.echo(text, err=True)
+
+    def _rewrite(self, line: str) -> None:
+        """The one line that changes while a phase runs."""
+        if line == (self._now or ""):
+            return
+        width = max(20, shutil.get_terminal_size().columns - 1)
+        self._now = line[:width]
+        click.echo(f"\r\x1b[K{self._now}", nl=False, err=True)
+
+
+def _progress(part: LoadPart) -> str:
+    of = f" of {units.count(part.planned)}" if part.planned else ""
+    words = [part.spec.split(" ")[0], f"{units.count(part.done + part.failed + part.unfinished)}{of}"]
+    words.append(f"{part.in_flight} in flight")
+    if part.failed:
+        words.append(f"{units.count(part.failed)} failed")
+    words.append(f"TTFT {units.seconds(part.ttft.p50_s)}  ITL {units.seconds(part.itl.p50_s)}")
+    if part.left_s:
+        words.append(f"{units.clock(part.left_s)} left")
+    return "  ".join(words)
 
 
 _HEAD = (
-    f"{'load':<10} {'done':>6} {'failed':>6} {'TTFT':>9} {'p99':>9} {'ITL':>9} {'p99':>9} {'TPOT':>9} {'out tok/s':>9}"
+    f"{'load':<10} {'done':>6} {'failed':>6} {'TTFT':>9} {'p99':>9} {'ITL':>9} {'p99':>9} {'TPOT':>9} {'out tok/s':>9} "
+    f"{'KV peak':>7} {'preempt':>7}"
 )
 
 
-def _row(session: Session, ended: Any) -> str:
-    part = session.load.part_of(ended.phase, ended.t)
-    assert part is not None
-    per_s = part.output_per_s
+def _row(part: LoadPart, frame: Frame) -> str:
+    """A phase in a line; the server's own numbers of its time at the end."""
     name = part.spec.split(" ")[0]
     times = f"{_mean(part.ttft)} {_p99(part.ttft)} {_mean(part.itl)} {_p99(part.itl)} {_mean(part.tpot)}"
-    kept = f"  kept {units.percent(part.slo.attainment_ratio)}" if part.slo is not None else ""
-    limited = f"  client-limited: {part.limited}" if part.limited is not None else ""
-    return f"{name:<10} {part.done:>6} {part.failed:>6} {times} {units.number(per_s):>9}{kept}{limited}"
+    server = f"{units.percent(frame.kv.used.high):>7} {units.count(frame.preemption.count.in_window):>7}"
+    row = f"{name:<10} {part.done:>6} {part.failed:>6} {times} {units.number(part.output_per_s):>9} {server}"
+    said = []
+    if part.reason not in (None, "done"):
+        said.append(str(part.reason))
+    if part.unfinished:
+        said.append(f"{part.unfinished} unfinished")
+    said += [f"{name} {count}" for name, count in part.failed_by_class]
+    if part.slo is not None:
+        said.append(f"kept {units.percent(part.slo.attainment_ratio)}")
+    if part.limited is not None:
+        said.append(f"client-limited: {part.limited}")
+    if part.wrong_length:
+        said.append(f"{part.wrong_length} prompts of another length than asked")
+    hits = frame.prefix_cache
+    if hits.hit_tokens and hits.hit_ratio is not None and hits.hit_ratio >= 0.01:
+        said.append(f"prefix hits {units.percent(hits.hit_ratio)}")
+    return "  ".join([row, *said])
 
 
 def _mean(found: Quantiles) -> str:

@@ -118,13 +118,18 @@ def session_of(start: Any, recording: Any) -> Session:
 
 
 def need_terminal(instead: str) -> None:
+    if (lacking := no_terminal()) is not None:
+        raise VtopError(f"the screen needs a terminal{lacking}; without one use {instead}")
+
+
+def no_terminal() -> str | None:
+    """What there is instead of a terminal that a screen can be drawn on; None where there is one."""
     import os
 
     for name, stream in (("stdin", sys.stdin), ("stdout", sys.stdout), ("stderr", sys.stderr)):
         if stream is None or not stream.isatty():  # the screen is drawn on stderr
-            raise VtopError(f"the screen needs a terminal, and {name} is none; without one use {instead}")
-    if os.environ.get("TERM") == "dumb":
-        raise VtopError(f"the screen needs a terminal that can do more than TERM=dumb; without one use {instead}")
+            return f", and {name} is none"
+    return " that can do more than TERM=dumb" if os.environ.get("TERM") == "dumb" else None
 
 
 def print_json(frame: Any) -> None:

@@ -239,6 +239,8 @@ class LoadPart:
 
     phase: int
     phases: int  # begun so far
+    server: int  # that it is put on
+    begin_s: float
     spec: str
     shape: str  # closed, open
     state: str  # running, ended
@@ -268,7 +270,8 @@ class LoadPart:
     itl_is_chunks: bool  # some gaps could not be split into tokens
     output_tokens: int
     output_per_s: float | None  # tokens that came between the end of the warm-up and the last sending; once it ended
-    cached_tokens: int
+    cached_tokens: int  # as the answers say, where the server tells
+    prefix_hit_tokens: float | None  # growth of the server's counter from the page before the phase to the one after
     wrong_length: int  # requests whose prompt the server counted otherwise than asked
     slo: Slo | None
     lag_s: float | None  # of the load's event loop, at worst in the last second

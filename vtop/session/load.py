@@ -251,6 +251,8 @@ class LoadHistory:
         progress, left_s = _progress(phase.begin, done_all, elapsed_s, ended=end is not None)
         return LoadPart(
             phase=phase.begin.phase,
+            server=phase.begin.server,
+            begin_s=phase.begin.t,
             phases=sum(one.begin.t <= now_s for one in self.phases.values()),
             spec=phase.begin.spec,
             shape=phase.begin.shape,
@@ -282,6 +284,7 @@ class LoadHistory:
             output_tokens=seen.output_tokens,
             output_per_s=seen.tokens_per_s(*phase.steady(end)) if end is not None else None,
             cached_tokens=seen.cached_tokens,
+            prefix_hit_tokens=None,
             wrong_length=seen.wrong_length,
             slo=_slo(phase, seen, elapsed_s),
             lag_s=host.load_lag_max_s if host is not None else None,

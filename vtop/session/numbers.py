@@ -314,6 +314,16 @@ NUMBERS: tuple[Number, ...] = (
         "slices of 0.1 s; given once the phase has ended",
         "ramp and drain are left out; tokens of failed requests count",
     ),
+    Number(
+        "load",
+        "from the prefix cache",
+        "load.prefix_hit_tokens",
+        "tokens",
+        (Q.PREFIX_HITS,),
+        "growth of the server's hit counter from the page before the phase to the one after it",
+        "vtop's prompts meet no other run's: hits are those of prefix=, of other traffic, or of preempted requests "
+        "that met their own blocks",
+    ),
     Number("load", "goodput", "load.slo.good_per_s", "requests/s", (), "requests that kept every bound ÷ time so far"),
     Number(
         "engines",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 
 from vtop import units
 from vtop.metrics.vllm import Quantity
@@ -32,6 +33,7 @@ from vtop.session.frame import (
     EnginePart,
     Frame,
     Happening,
+    LoadPart,
     Preemption,
     Requests,
     ServerPart,
@@ -210,8 +212,20 @@ class Session:
             gpus=self.cards.part(now_s, view.window_s, local=any(target.local for target in self.start.servers)),
             happenings=happenings,
             charts=charts.charts(self.servers, self.cards, _until(self._marks, now_s), now_s, view),
-            load=self.load.part(now_s),
+            load=self._load(now_s),
         )
+
+    def _load(self, now_s: float) -> LoadPart | None:
+        """vtop's own load, with what the server's prefix cache gave during its phase."""
+        part = self.load.part(now_s)
+        if part is None or part.server >= len(self.servers):
+            return part
+        server = self.servers[part.server]
+        pages = server.visible(now_s)
+        hits = server.total(Quantity.PREFIX_HITS)
+        first = max(0, bisect_right(server.at_s, part.begin_s, 0, pages) - 1)
+        last = min(pages, bisect_right(server.at_s, part.begin_s + part.elapsed_s, 0, pages) + 1) - 1
+        return replace(part, prefix_hit_tokens=hits.grown(first, last) if hits is not None and last >= first else None)
 
     def _server(self, index: int, now_s: float) -> ServerPart:
         server = self.servers[index]
