@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from vtop import units
-from vtop.cli.options import Number, Seconds, Size, look_options
+from vtop.cli.options import DEFAULT_THEME, Number, Seconds, Size, look_options
 from vtop.cli.shared import need_terminal, no_terminal, open_recording, print_json, session_of, view_of, write
 from vtop.errors import VtopError
 
@@ -69,7 +69,8 @@ def show(
 ) -> None:
     """One frame of a recording without a terminal: text, JSON, SVG or PNG."""
     only_numbers = form == "json" and svg_to is None and png_to is None
-    view = look if only_numbers else view_of(look)  # a document needs no colours
+    plain = only_numbers and look["theme"] == DEFAULT_THEME and not look["hide"]
+    view = look if plain else view_of(look)  # a document needs no colours, but a wrong word is said
     recording = open_recording(file)
     session = session_of(recording.start, recording)
     if at_s is not None and at_s > session.end_s:
@@ -82,10 +83,10 @@ def show(
         return
     from vtop.ui import picture, run
 
-    drawn, plain = run.still(session, now_s=now_s, size=size, **view)
+    drawn, text = run.still(session, now_s=now_s, size=size, **view)
     if svg_to is not None:
         write(svg_to, drawn.encode())
     if png_to is not None:
         write(png_to, picture.png(drawn))
     if svg_to is None and png_to is None:
-        click.echo(plain, nl=False)
+        click.echo(text, nl=False)

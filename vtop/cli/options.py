@@ -14,6 +14,7 @@ from vtop import units
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_URL = "http://localhost:8000"
+DEFAULT_THEME = "dark"
 
 
 class Seconds(click.ParamType[float]):
@@ -86,7 +87,7 @@ server_options = together(
 )
 
 look_options = together(
-    click.option("--theme", default="dark", show_default=True, metavar="NAME", envvar="VTOP_THEME"),
+    click.option("--theme", default=DEFAULT_THEME, show_default=True, metavar="NAME", envvar="VTOP_THEME"),
     click.option("--ascii", "ascii_only", is_flag=True, envvar="VTOP_ASCII", help="No character beyond ASCII."),
     click.option(
         "--window", "window_s", type=Seconds(least=1), default=300.0, help="Time window of numbers and charts. [5m]"
