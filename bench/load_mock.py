@@ -1,9 +1,9 @@
 """A server that does nothing but stream: vLLM's completion events of realistic size, from bytes made beforehand.
 
 Run from the repository: python bench/load_mock.py [--port 0] [--itl-ms 20] [--tokens 64] [--burst 1] [--spread 1]. It
-prints its port and serves until its stdin ends. Any POST is answered by --tokens events, --burst of them each --itl-ms,
-all requests in step, or in --spread groups one after the other; with --itl-ms 0 the whole answer goes out at once. A
-header x-tokens overrides --tokens for its request.
+prints its port and serves until its stdin ends. Any POST under /v1/ is answered by --tokens events, --burst of them
+each --itl-ms, all requests in step, or in --spread groups one after the other; with --itl-ms 0 the whole answer goes
+out at once. A header x-tokens overrides --tokens for its request. GET /v1/models names one model.
 
 With --stamp the id of each event holds CLOCK_MONOTONIC in ns at the moment of its write: a client on this machine sees
 how late it reads.
@@ -29,6 +29,9 @@ AFTER = (
     b'"logprobs":null,"finish_reason":%s,"stop_reason":null,"prompt_token_ids":null,"token_ids":%s}]%s}\n\n'
 )
 STAMP = b"%016d"
+MODELS = b'{"object":"list","data":[{"id":"tiny","max_model_len":131072}]}'
+FOUND = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(MODELS), MODELS)
+NOT_FOUND = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
 
 
 def chunk(event: bytes) -> bytes:
@@ -77,6 +80,9 @@ class Stream(asyncio.Protocol):
         length = int(lower.partition(b"content-length:")[2].split(b"\r\n")[0] or 0)
         if blank and len(body) >= length:
             self._rest = body[length:]
+            if b"/v1/" not in head or head.startswith(b"GET"):
+                self.write(FOUND if b"/v1/models " in head else NOT_FOUND)
+                return
             asked = lower.partition(b"x-tokens:")[2].split(b"\r\n")[0]
             self._server.answer(self, int(asked) if asked else self._server.tokens)
 

@@ -190,7 +190,7 @@ def _run(
             talk.tell(events)
     except BrokenPipeError:
         numbers.append(signal.SIGPIPE)
-        sys.stdout = None  # type: ignore[assignment] # so that nobody flushes it once more
+        sys.stdout = None  # so that nobody flushes it once more
     finally:
         conductor.stop()
         stop(signal.Signals(numbers[0]).name if numbers else reason)

@@ -123,6 +123,7 @@ class Conductor:
         self._works: list[Work] = []
         self._dismissed = False
         self._refused: set[str] = set()
+        self._steady_s = 0.0  # when the warm-up of the phase was through
         self._phase: int | None = None  # that runs
         self._target: Phase | None = None  # of it, as changed by hand
 
@@ -250,13 +251,11 @@ class Conductor:
         limit_s = WARMUP_LIMIT_S if phase.warmup else None
         steady = self._wait_for(crew, lambda work: work.steady == index or done(work), limit_s)
         early: str | None = None
-        if steady and phase.warmup and not any(map(done, crew)):
-            self._append(self._load(index, phase, "steady"))
-        elif not steady and not self._stopped.is_set() and self.failed is None:
+        if not steady and not self._stopped.is_set() and self.failed is None:
             early = f"its warm-up took longer than {WARMUP_LIMIT_S:.0f} s"
             _order(crew, Finish())
         if phase.concurrency is not None:
-            from_s = self._clock() if phase.warmup else began_s
+            from_s = max(began_s, self._steady_s)
             _order(crew, Until(from_s + phase.for_s if phase.for_s is not None else began_s + phase.limit_s))
         # once it is being broken off, only for what that takes
         if not self._wait_for(crew, done):
@@ -321,6 +320,7 @@ class Conductor:
                             self._say(f"{self._phases[phase].name}: {caveat}")
                 case Steady(phase=phase):
                     work.steady = phase
+                    self._note_steady(phase)
                 case Done():
                     work.done = news
                 case Failed(why=why):
@@ -334,6 +334,13 @@ class Conductor:
                     if work.number == 0:
                         self._append(self._host())
             self._news.notify_all()
+
+    def _note_steady(self, index: int) -> None:
+        phase = self._phases[index]
+        if all(work.steady == index for work in self._works[: phase.crew]):
+            self._steady_s = self._clock()
+            if phase.warmup:
+                self._append(self._load(index, phase, "steady"))
 
     def _bury(self, work: Work) -> None:
         """It has ended: what it had under way has no other end."""

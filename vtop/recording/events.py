@@ -152,7 +152,7 @@ class Request(Event, frozen=True, kw_only=True, tag="request"):
     """
 
     id: int
-    phase: int
+    phase: int  # -1: a trial before the phases, which shows what fields the server takes
     due_s: float | None = None  # by the schedule; in a closed loop when its slot was free
     admitted_s: float | None = None  # when it had a slot
     sent_s: float | None = None  # its last byte was handed to the kernel

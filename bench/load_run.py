@@ -1,0 +1,77 @@
+"""A load as vtop runs it, against the mock server, for the benchmarks: its request lines and what it cost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vtop.load.conductor import Conductor
+from vtop.load.probe import Door
+from vtop.load.spec import phases
+from vtop.recording.events import Event, Host, Load, Request
+
+MOCK = Path(__file__).resolve().parent / "load_mock.py"
+
+
+@dataclass(slots=True)
+class Result:
+    requests: list[Request] = field(default_factory=list)  # that ended, without warm-up and trial
+    hosts: list[Host] = field(default_factory=list)
+    cpu_s: float = 0.0  # of all its workers
+    took_s: float = 0.0  # of the phase
+    failed: str | None = None
+
+
+@contextlib.contextmanager
+def mock(*options: str, core: int | None = None) -> Iterator[str]:
+    with subprocess.Popen(
+        [sys.executable, str(MOCK), *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        if core is not None:
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(process.pid, {core})
+        yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+        process.communicate("")
+
+
+def run(url: str, spec: str) -> Result:
+    """The one phase of `spec`, to its end."""
+    found = Result()
+    origin_s = time.monotonic()
+    began_s = 0.0
+
+    def append(event: Event) -> None:
+        nonlocal began_s
+        if isinstance(event, Request) and event.end_s is not None and event.phase >= 0 and not event.warmup:
+            found.requests.append(event)
+        elif isinstance(event, Host):
+            found.hosts.append(event)
+        elif isinstance(event, Load) and event.state == "end":
+            found.took_s = time.monotonic() - began_s
+            found.cpu_s = sum(_cpu_s(work.process.pid) for work in conductor._works) - found.cpu_s
+        elif isinstance(event, Load):
+            began_s = time.monotonic()
+            found.cpu_s = sum(_cpu_s(work.process.pid) for work in conductor._works)
+
+    conductor = Conductor(phases((spec,)), Door(url), append, lambda: time.monotonic() - origin_s, origin_s)
+    conductor.start()
+    conductor.finished.wait()
+    conductor.stop()
+    found.failed = conductor.failed or conductor.short
+    return found
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def percentile(values: list[float], q: float) -> float:
+    return values[min(len(values) - 1, int(q * len(values)))]

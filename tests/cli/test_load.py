@@ -1,0 +1,137 @@
+"""`vtop load` and `vtop sweep` as a shell runs them: what comes out where, and how they end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_show import strict
+from tests.cli.vtop import refused, vtop
+from tests.load.standin import hanging, refusal, standing_in, whole
+from tests.ui.pty import VTOP, Terminal, environment
+from vtop.recording import End, FileRecording, Load, Request
+
+TINY = "in=8 out=2"
+NO_GPU = ("--no-gpu", "--interval", "0.2")
+
+
+def lines(out: bytes) -> list[dict[str, object]]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_request_lines_on_stdout_a_line_a_phase_on_stderr(tmp_path: Path) -> None:
+    with standing_in() as host:
+        done = vtop("load", host.standin.url, f"c=2 n=6 {TINY}", f"rate=100 n=4 {TINY}", folder=tmp_path)
+    assert done.returncode == 0, done
+    events = lines(done.stdout)
+    assert events[0]["type"] == "start"
+    assert events[-1]["type"] == "end"
+    assert sum(event["type"] == "request" and "end_s" in event and event["phase"] != -1 for event in events) == 10
+    head, *rows = done.stderr.decode().splitlines()
+    assert head.split()[:3] == ["load", "done", "failed"]
+    assert [row.split()[:3] for row in rows] == [["c=2", "6", "0"], ["rate=100", "4", "0"]]
+    (tmp_path / "load.jsonl").write_bytes(done.stdout)
+    shown = strict(vtop("show", "load.jsonl", "--json", folder=tmp_path).stdout)
+    assert shown["load"]["done"] == 4
+
+
+def test_the_url_may_be_left_out_and_a_load_may_not(tmp_path: Path) -> None:
+    assert "what load is not said" in refused(vtop("load", "localhost:8000", folder=tmp_path))
+    assert "no word is called" in refused(vtop("load", "cc=4", folder=tmp_path))
+    assert "say --yes" in refused(vtop("load", "http://192.0.2.7:8000", "c=1", folder=tmp_path))
+
+
+def test_a_reader_that_goes_away_ends_the_load_without_a_word(tmp_path: Path) -> None:
+    with standing_in(lambda body: whole(body) if body["max_tokens"] == 2 else hanging(body)) as host:
+        command = [*VTOP, "load", host.standin.url, f"rate=50 for=60s {TINY}"]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=environment()
+        ) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.readline()
+            process.stdout.close()
+            assert process.wait(timeout=20) == 128 + signal.SIGPIPE
+            assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_in_good_order(number: signal.Signals, tmp_path: Path) -> None:
+    with standing_in(hanging) as host:
+        command = [*VTOP, "load", host.standin.url, f"c=4 n=100 {TINY}"]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=environment()
+        ) as process:
+            host.standin.until(lambda: host.standin.in_flight == 4)
+            process.send_signal(number)
+            out, err = process.communicate(timeout=20)
+        assert process.returncode == 128 + number
+        host.standin.until(lambda: host.standin.gone == 4)
+    events = lines(out)
+    assert events[-1] == {"type": "end", "t": events[-1]["t"], "reason": number.name}
+    ends = [event for event in events if event["type"] == "request" and "end_s" in event and event["phase"] == 0]
+    assert [event["error"] for event in ends] == ["cancelled_at_end"] * 4
+    assert b"stopped" in err
+    assert b"4 unfinished" in err
+
+
+def test_that_nothing_succeeded_is_an_error(tmp_path: Path) -> None:
+    with standing_in(lambda body: refusal("500 Internal Server Error", "it broke")) as host:
+        done = vtop("load", host.standin.url, f"c=2 n=4 {TINY}", folder=tmp_path)
+    assert done.returncode == 2
+    assert b"http_status 4" in done.stderr
+    assert done.stderr.decode().splitlines()[-1] == "vtop: no request succeeded"
+
+
+def test_a_sweep_is_a_recording_that_show_reads(tmp_path: Path) -> None:
+    with standing_in() as host:
+        done = vtop(
+            "sweep", "--url", host.standin.url, "--concurrency", "1..4", "--in", "8", "--out", "2", "--with",
+            "n=5 seed=3", "--gap", "0.1", "--slo", "ttft=10s", "-o", "sweep.jsonl", *NO_GPU, folder=tmp_path,
+        )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, b""), done
+    said = done.stderr.decode().splitlines()
+    assert sum("p99 needs 459" in line for line in said) == 3
+    assert [line.split()[0] for line in said[-4:-1]] == ["c=1", "c=2", "c=4"]
+    assert all("kept 100" in line for line in said[-4:-1])
+    assert said[-1] == "recorded sweep.jsonl"
+    recording = FileRecording(tmp_path / "sweep.jsonl")
+    events = recording.take()
+    recording.close()
+    assert isinstance(events[-1], End)
+    assert [event.reason for event in events if isinstance(event, Load) and event.state == "end"] == ["done"] * 3
+    assert sum(isinstance(event, Request) and event.end_s is not None for event in events) == 22 + 1
+    shown = strict(vtop("show", "sweep.jsonl", "--json", folder=tmp_path).stdout)
+    assert (shown["load"]["phase"], shown["load"]["done"]) == (2, 5)
+
+
+def test_no_file_is_made_of_a_sweep_that_cannot_be(tmp_path: Path) -> None:
+    for words in (("--slo", "ttft=fast"), ("--url", "http://192.0.2.7:8000"), ("--with", "nn=4")):
+        refused(vtop("sweep", *words, "-o", "sweep.jsonl", folder=tmp_path))
+        assert not (tmp_path / "sweep.jsonl").exists()
+
+
+def test_a_terminal_sees_the_phase_advance(tmp_path: Path) -> None:
+    with standing_in(lambda body: whole(body) if body["max_tokens"] == 1 else hanging(body)) as host:
+        command = [*VTOP, "sweep", "--url", host.standin.url, "--concurrency", "3", "--in", "8", "--out", "2", "-o"]
+        with Terminal([*command, "s.jsonl", *NO_GPU], size=(100, 24), folder=tmp_path) as terminal:
+            terminal.until(b"3 in flight")
+            terminal.press(b"\x03")
+            terminal.until(b"recorded s.jsonl")
+    assert b"\r\x1b[K" in terminal.written
+
+
+def test_ctrl_c_while_the_server_is_not_there(tmp_path: Path) -> None:
+    command = [*VTOP, "load", "127.0.0.1:1", "c=1"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=environment()
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith(b"the load waits for the server: ")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    assert process.returncode == 130

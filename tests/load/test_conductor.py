@@ -1,0 +1,356 @@
+"""A load as vtop runs it, with its processes, against a scripted server: how it begins, changes, ends and fails."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.load.faults import Answer
+from tests.load.standin import Host, hanging, refusal, standing_in, whole
+from vtop.load import conductor as conducting
+from vtop.load import worker
+from vtop.load.conductor import Conductor
+from vtop.load.probe import Door
+from vtop.load.spec import phases
+from vtop.recording.events import Event, Load, Note, Request
+
+WITHIN_S = 20.0
+TINY = "in=8 out=2"
+
+
+class Run:
+    """A conductor and all that it appended."""
+
+    def __init__(self, host: Host, *specs: str, settle_s: float = 0.0) -> None:
+        self.events: list[Event] = []
+        self._news = threading.Condition()
+        origin_s = time.monotonic()
+        self.conductor = Conductor(
+            phases(specs), Door(host.standin.url), self._append, lambda: time.monotonic() - origin_s, origin_s
+        )
+        self.conductor.settle_s = settle_s
+
+    def _append(self, event: Event) -> None:
+        with self._news:
+            self.events.append(event)
+            self._news.notify_all()
+
+    def until(self, condition: Callable[[], object]) -> None:
+        with self._news:
+            assert self._news.wait_for(condition, WITHIN_S), f"waited for what never came; {self.notes}"
+
+    def to_its_end(self) -> None:
+        assert self.conductor.finished.wait(WITHIN_S), f"no end; {self.notes}"
+
+    @property
+    def notes(self) -> list[str]:
+        return [event.text for event in self.events if isinstance(event, Note)]
+
+    def requests(self, phase: int = 0) -> list[Request]:
+        """Each by its last line."""
+        lines = [event for event in self.events if isinstance(event, Request) and event.phase == phase]
+        return sorted({line.id: line for line in lines}.values(), key=lambda line: line.id)
+
+    def states(self, phase: int = 0) -> list[str]:
+        return [event.state for event in self.events if isinstance(event, Load) and event.phase == phase]
+
+    @property
+    def reasons(self) -> list[str | None]:
+        return [event.reason for event in self.events if isinstance(event, Load) and event.state == "end"]
+
+    @property
+    def pids(self) -> list[int]:
+        return [work.process.pid for work in self.conductor._works]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def until(condition: Callable[[], object], within_s: float) -> None:
+    pause, latest_s = threading.Event(), time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < latest_s, "not in time"
+        pause.wait(0.02)
+
+
+def all_end(going: Run) -> bool:
+    numbers = {event.phase for event in going.events if isinstance(event, Request)}
+    return all(request.end_s is not None for number in numbers for request in going.requests(number))
+
+
+@contextmanager
+def run(host: Host, *specs: str, **more: Any) -> Iterator[Run]:
+    """Whatever happens: every request ends on record, and no process, thread or file is left."""
+    files, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
+    going = Run(host, *specs, **more)
+    going.conductor.start()
+    try:
+        yield going
+    finally:
+        going.conductor.stop()
+    assert all_end(going)
+    assert not any(alive(pid) for pid in going.pids)
+    until(lambda: threading.active_count() <= threads, 2.0)
+    # the server's own: it may not have noticed all disconnects yet
+    until(lambda: len(os.listdir("/proc/self/fd")) <= files, 2.0)
+
+
+# --- all goes well ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_closed_loop_sends_each_request_once(workers: int) -> None:
+    with standing_in() as host, run(host, f"c=3 n=20 warmup=5 {TINY} workers={workers}") as going:
+        going.to_its_end()
+        assert [request.id for request in going.requests()] == list(range(25))
+        assert {request.id for request in going.requests() if request.warmup} == set(range(5))
+        assert all(request.error is None for request in going.requests())
+        assert going.states() == ["begin", "steady", "end"]
+        assert going.reasons == ["done"]
+        assert len(host.standin.bodies) == 25
+        assert host.standin.most_in_flight <= 3
+        assert (going.conductor.failed, going.conductor.short) == (None, None)
+
+
+def test_more_workers_than_slots_are_no_reason_to_hang() -> None:
+    with standing_in() as host, run(host, f"c=1 n=3 {TINY} workers=4", f"c=5 n=9 {TINY} workers=2") as going:
+        going.to_its_end()
+        assert [len(going.requests(phase)) for phase in (0, 1)] == [3, 9]
+        assert len(going.pids) == 2
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_open_loop_sends_each_request_once_and_never_early(workers: int) -> None:
+    with standing_in() as host, run(host, f"rate=200 n=40 {TINY} workers={workers}") as going:
+        going.to_its_end()
+        found = going.requests()
+        assert [request.id for request in found] == list(range(40))
+        dues = [request.due_s or 0.0 for request in found]
+        assert dues == sorted(dues)
+        assert all((request.sent_s or 0.0) >= (request.due_s or 0.0) for request in found)
+
+
+def test_phases_come_one_after_another_with_a_gap_to_settle() -> None:
+    with standing_in() as host, run(host, f"c=1,2 n=4 {TINY}", settle_s=0.3) as going:
+        going.to_its_end()
+        assert [going.states(phase) for phase in range(2)] == [["begin", "end"]] * 2
+        last_s = max(request.end_s or 0.0 for request in going.requests(0))
+        assert min(request.sent_s or 0.0 for request in going.requests(1)) >= last_s + 0.3
+
+
+def test_the_time_to_measure_begins_when_all_warm_up_is_over() -> None:
+    with standing_in() as host, run(host, f"c=3 for=0.4s warmup=7 {TINY} workers=2") as going:
+        going.to_its_end()
+        warm_s = max(request.end_s or 0.0 for request in going.requests() if request.warmup)
+        last_s = max(request.sent_s or 0.0 for request in going.requests())
+        assert warm_s + 0.2 < last_s < warm_s + 1.4
+        assert going.reasons == ["done"]
+
+
+def test_workers_wait_without_using_the_cpu() -> None:
+    with standing_in(hanging) as host, run(host, f"c=2 n=4 {TINY}") as going:
+        going.until(lambda: sum(request.first_s is not None for request in going.requests()) == 2)
+        ticks, at_s = cpu_ticks(going.pids[0]), time.monotonic()
+        until(lambda: time.monotonic() > at_s + 1.0, 2.0)
+        assert (cpu_ticks(going.pids[0]) - ticks) / os.sysconf("SC_CLK_TCK") < 0.15
+
+
+def cpu_ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+# --- fields that a server does not take ------------------------------------------------------------------------------
+
+
+def picky(body: dict[str, Any]) -> Answer:
+    for field in ("return_token_ids", "temperature"):
+        if field in body:
+            return refusal("400 Bad Request", f"Unrecognized request argument supplied: {field}")
+    return whole(body)
+
+
+def test_a_refused_field_is_dropped_once_said_and_no_measured_request_pays() -> None:
+    with standing_in(picky) as host, run(host, f"c=2 n=6 {TINY} workers=2") as going:
+        going.to_its_end()
+        assert going.notes == [
+            "the server does not take return_token_ids; requests go without it",
+            "the server does not take temperature; requests go without it",
+        ]
+        assert [request.error for request in going.requests()] == [None] * 6
+        assert host.standin.trials == 6  # three of each worker; they are on record as well
+        assert len(going.requests(worker.TRIAL)) == 6
+
+
+# --- by hand ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_concurrency_is_raised_and_lowered_while_it_runs(workers: int) -> None:
+    with standing_in(hanging) as host, run(host, f"c=4 n=100 {TINY} workers={workers}") as going:
+        host.standin.until(lambda: host.standin.in_flight == 4)
+        going.conductor.change(1)
+        host.standin.until(lambda: host.standin.in_flight == 5)
+        for _ in range(9):
+            going.conductor.change(-1)
+        aims = [event.concurrency for event in going.events if isinstance(event, Load) and event.state == "change"]
+        assert aims[0] == 5
+        assert aims[-1] == workers  # each keeps a slot, or its requests would never be sent
+
+
+def test_a_rate_is_raised_while_it_runs() -> None:
+    with standing_in() as host, run(host, f"rate=20 n=60 arrival=constant {TINY} workers=2") as going:
+        going.until(lambda: len(going.requests()) > 2)
+        for _ in range(10):
+            going.conductor.change(1)
+        going.to_its_end()
+        assert [request.id for request in going.requests()] == list(range(60))
+        dues = [request.due_s or 0.0 for request in going.requests()]
+        assert dues[-1] - dues[-2] == pytest.approx(1 / (20 * 1.25**10), abs=1e-4)
+
+
+def test_abort_breaks_off_at_once_and_the_server_sees_it() -> None:
+    with standing_in(hanging) as host, run(host, f"c=8 n=100 {TINY}", f"c=1 n=1 {TINY}") as going:
+        host.standin.until(lambda: host.standin.in_flight == 8)
+        at_s = time.monotonic()
+        going.conductor.abort()
+        host.standin.until(lambda: host.standin.gone == 8, 2.0)
+        assert time.monotonic() - at_s < 1.0
+        going.to_its_end()
+        assert [request.error for request in going.requests()] == ["cancelled_at_end"] * 8
+        assert going.reasons == ["stopped"]
+        assert not any(alive(pid) for pid in going.pids)  # the session goes on without them
+        going.conductor.abort()
+        going.conductor.change(1)
+
+
+# --- servers that go and come ----------------------------------------------------------------------------------------
+
+
+def test_a_server_that_is_not_up_is_waited_for_and_that_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conducting, "RETRY_S", 0.05)
+    with standing_in() as host:
+        host.down()
+        with run(host, f"c=1 n=2 {TINY}") as going:
+            going.until(lambda: going.notes)
+            at_s = time.monotonic()
+            until(lambda: time.monotonic() > at_s + 0.2, 2.0)
+            host.up()
+            going.to_its_end()
+            assert len(going.notes) == 1
+            assert going.notes[0].startswith("the load waits for the server: ")
+            assert len(going.requests()) == 2
+            host.down()
+
+
+def test_waiting_for_a_server_can_be_broken_off() -> None:
+    with standing_in() as host:
+        host.down()
+        with run(host, f"c=1 n=2 {TINY}") as going:
+            going.until(lambda: going.notes)
+            going.conductor.abort()
+            going.to_its_end()
+            assert (going.pids, going.conductor.failed) == ([], None)
+
+
+def test_a_server_that_dies_ends_the_phase_and_its_requests_say_how() -> None:
+    with standing_in(hanging) as host, run(host, f"c=4 n=12 {TINY}") as going:
+        host.standin.until(lambda: host.standin.in_flight == 4)
+        host.down()
+        going.to_its_end()
+        errors = [request.error for request in going.requests()]
+        assert sorted({str(error) for error in errors}) in (["connect", "reset"], ["connect", "truncated"])
+        assert len(errors) == 12
+
+
+def test_a_prompt_that_does_not_fit_is_said_before_anything_is_sent() -> None:
+    with standing_in() as host, run(host, "c=1 n=2 in=4000 out=200") as going:
+        going.to_its_end()
+        assert "more than tiny takes (4096)" in (going.conductor.failed or "")
+        assert going.notes == [going.conductor.failed]
+        assert host.standin.accepted == 1
+
+
+# --- processes that end ----------------------------------------------------------------------------------------------
+
+
+def test_a_killed_worker_is_told_and_nothing_hangs() -> None:
+    with standing_in(hanging) as host, run(host, f"c=4 n=40 {TINY} workers=2") as going:
+        going.until(lambda: sum(request.first_s is not None for request in going.requests()) == 4)
+        os.kill(going.pids[1], signal.SIGKILL)
+        going.to_its_end()
+        assert going.conductor.failed == "a load process ended unexpectedly (killed by SIGKILL)"
+        assert going.reasons == [going.conductor.failed]
+        assert [request.error for request in going.requests()] == ["cancelled_at_end"] * 4
+        host.standin.until(lambda: host.standin.gone == 4)
+
+
+def test_a_worker_that_breaks_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/nowhere")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with standing_in() as host, run(host, f"c=1 n=1 {TINY}") as going:
+        going.to_its_end()
+        assert going.conductor.failed == "a load process ended unexpectedly (exit code 1)"
+
+
+def test_too_few_open_files_are_said_with_what_to_do() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def few() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (32, 40))
+
+    start: Any = subprocess.Popen
+
+    def popen(*args: Any, **more: Any) -> Any:
+        return start(*args, preexec_fn=few, **more)
+
+    with pytest.MonkeyPatch.context() as patch, standing_in() as host:
+        patch.setattr(subprocess, "Popen", popen)
+        with run(host, f"c=50 n=50 {TINY}") as going:
+            going.to_its_end()
+            failed = going.conductor.failed or ""
+            assert failed.startswith("c=50 needs 50 connections in a process; client limit: no more open files than 40")
+            assert "ulimit -n" in failed
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, hard)
+
+
+PARENT = """
+import sys, time
+from tests.load.test_conductor import Run
+from vtop.load import conductor
+from vtop.load.probe import Door
+class Far:
+    class standin: url = sys.argv[1]
+going = Run(Far, "c=4 n=40 in=8 out=2 workers=2")
+going.conductor.start()
+going.until(lambda: sum(request.first_s is not None for request in going.requests()) == 4)
+print(*going.pids, flush=True)
+going.conductor.finished.wait()
+"""
+
+
+def test_nothing_outlives_a_parent_that_is_killed() -> None:
+    with standing_in(hanging) as host:
+        command = [sys.executable, "-c", PARENT, host.standin.url]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as parent:
+            assert parent.stdout is not None
+            pids = [int(pid) for pid in parent.stdout.readline().split()]
+            assert len(pids) == 2
+            parent.kill()
+        until(lambda: not any(alive(pid) for pid in pids), 2.0)
+        host.standin.until(lambda: host.standin.gone == 4)

@@ -1,0 +1,54 @@
+"""What a load asks the server before it begins."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.load.faults import Answer, at
+from tests.load.standin import JSON, Host, standing_in
+from vtop.errors import VtopError
+from vtop.load import probe
+from vtop.load.probe import Door, Model, NotUp
+from vtop.load.prompts import VOCABULARY
+
+
+def door(host: Host) -> Door:
+    return Door(host.standin.url)
+
+
+def saying(host: Host, status: str, body: bytes) -> None:
+    host.standin.models = Answer(at((0.0, body)), status=status, headers=JSON, framing="length", together=True)
+
+
+def test_the_model_and_its_longest_sequence() -> None:
+    with standing_in() as host:
+        assert probe.model(door(host)) == Model("tiny", 4096)
+        assert probe.model(door(host), "tiny").name == "tiny"
+        with pytest.raises(VtopError, match="it serves tiny"):
+            probe.model(door(host), "huge")
+
+
+def test_a_server_that_is_not_up_is_told_from_one_that_cannot_be_loaded() -> None:
+    with standing_in() as host:
+        saying(host, "503 Service Unavailable", b"")
+        with pytest.raises(NotUp):
+            probe.model(door(host))
+        for status, body in (("404 Not Found", b"{}"), ("200 OK", b"<html>"), ("200 OK", b'{"data":[]}')):
+            saying(host, status, body)
+            with pytest.raises(VtopError, match="OpenAI-compatible") as found:
+                probe.model(door(host))
+            assert not isinstance(found.value, NotUp)
+        for status in ("401 Unauthorized", "403 Forbidden"):
+            saying(host, status, b"{}")
+            with pytest.raises(VtopError, match="key"):
+                probe.model(door(host))
+        host.down()
+        with pytest.raises(NotUp, match="refused"):
+            probe.model(door(host))
+
+
+def test_without_tokenize_there_are_ids_all_the_same_and_chat_says_what_it_lacks() -> None:
+    with standing_in() as host:
+        assert probe.vocabulary(door(host), "tiny") == tuple(VOCABULARY)
+        with pytest.raises(VtopError, match="/tokenize: 404"):
+            probe.count_tokens(door(host), "tiny", "hello")
