@@ -431,7 +431,7 @@ def _reason(crew: Sequence[Work], index: int) -> str:
     """Why a phase ended, of all its workers: done, or what the first of them says that ended early."""
     ends = [work.done for work in crew if work.done is not None and work.done.phase == index]
     if unfinished := sum(end.unfinished for end in ends):
-        return f"{unfinished} unfinished when the time for answers was over"
+        return f"{unfinished} unfinished: no answer came any more"
     return next((end.reason for end in ends if end.reason != "done"), "done")
 
 

@@ -80,7 +80,7 @@ class Steady(msgspec.Struct, frozen=True, tag="steady"):
 class Done(msgspec.Struct, frozen=True, tag="done"):
     """All that the worker sent in the phase has ended. reason: done, stopped, or why it ended early, in words.
 
-    unfinished: requests that were still under way when the time for answers was over.
+    unfinished: requests that were still under way when no answer came any more.
     """
 
     phase: int

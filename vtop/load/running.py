@@ -27,7 +27,7 @@ from vtop.load.spec import Phase
 from vtop.load.voice import Voice
 from vtop.recording.events import Request
 
-DRAIN_S = 60.0  # how long a phase waits for its last answers
+DRAIN_S = 60.0  # without a token or an end, and what is still under way is given up
 AHEAD_S = 0.25  # requests of an open loop are made ready so long before their time
 FAILING_S, FAILING = 10.0, 10  # nothing but failures for so long, so many: the phase is over
 PAUSE_S = 1.0  # at most, before a closed loop tries a server again that gives no answer at all
@@ -66,7 +66,7 @@ class Running:
         self._start_s = 0.0
         self._until_s = math.inf
         self._tasks = asyncio.TaskGroup()
-        self._flying = 0
+        self._flying: set[Exchange] = set()
         self._empty = asyncio.Event()  # nothing is in flight, nor waits to be
         self._closing = False  # nothing more will be due
         self._changed = asyncio.Event()
@@ -115,15 +115,22 @@ class Running:
                 await self._closed()
             else:
                 await self._open()
-            try:
-                async with asyncio.timeout(DRAIN_S):
-                    await self._empty.wait()
-            except TimeoutError:
-                unfinished = self._flying + len(self._queue)
-                self.stop(f"{unfinished} unfinished after {DRAIN_S:.0f} s")
-                self._client.abort()
+            while not self._empty.is_set():
+                before = self._signs()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(DRAIN_S):
+                        await self._empty.wait()
+                if not self._empty.is_set() and self._signs() == before:
+                    unfinished = len(self._flying) + len(self._queue)
+                    self.stop(f"{unfinished} unfinished after {DRAIN_S:.0f} s of silence")
+                    self._client.abort()
+                    break
         reason, self._stopped = self._stopped or "done", self._stopped or "done"
         return reason, unfinished
+
+    def _signs(self) -> tuple[int, int, int]:
+        """What changes as long as answers come."""
+        return len(self._queue), len(self._flying), sum(exchange.reading.chunks for exchange in self._flying)
 
     def stop(self, reason: str, *, aborted: bool = True) -> None:
         """No request leaves any more. aborted: those under way are being broken off."""
@@ -169,7 +176,7 @@ class Running:
 
     def _fill(self) -> None:
         """As many in flight as wanted."""
-        while self._flying < self._wanted and not self._closing:
+        while len(self._flying) < self._wanted and not self._closing:
             now_s = self._now()
             if now_s >= self._until_s:
                 return
@@ -240,7 +247,7 @@ class Running:
         return aim
 
     def _admit(self) -> None:
-        while self._queue and self._flying < self._cap:
+        while self._queue and len(self._flying) < self._cap:
             k, exchange = self._queue.popleft()
             exchange.admitted_s = self._now()
             self._send(k, exchange)
@@ -253,7 +260,7 @@ class Running:
         return Exchange(self._client.lay(self._path, self._prompts.payload(k)), asked, seen=partial(self._seen, k))
 
     def _send(self, k: int, exchange: Exchange) -> None:
-        self._flying += 1
+        self._flying.add(exchange)
         self._empty.clear()
         self._tasks.create_task(self._converse(k, exchange))
 
@@ -263,7 +270,7 @@ class Running:
         else:
             await self._client.run(exchange)
             self._say.event(self._line(k, exchange))
-        self._flying -= 1
+        self._flying.discard(exchange)
         self._answering.discard(k)
         if exchange.refused is not None:
             self._prompts.leave_out(self._refused(exchange.refused))
