@@ -15,7 +15,7 @@ PAGES = Path(__file__).parent.parent / "pages"
 
 
 def recorded(name: str) -> Session:
-    (path,) = [path for path in RECORDINGS if path.name.startswith(name)]
+    (path,) = [path for path in RECORDINGS if path.name.partition(".")[0] == name]
     return fold(*read(path))
 
 

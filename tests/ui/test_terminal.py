@@ -168,7 +168,7 @@ def test_stderr_into_a_file_is_said_there(tmp_path: Path) -> None:
     assert terminal.written == b""
 
 
-@pytest.mark.parametrize("verb", [(), ("demo",), ("replay", str(OVERLOAD))])
+@pytest.mark.parametrize("verb", [(), ("replay", str(OVERLOAD))])
 def test_a_dumb_terminal_is_said(verb: tuple[str, ...], tmp_path: Path) -> None:
     with Terminal([*VTOP, *verb], env=environment(TERM="dumb"), folder=tmp_path) as terminal:
         terminal.exit_code()

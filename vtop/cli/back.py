@@ -12,7 +12,7 @@ from vtop.cli.options import DEFAULT_THEME, Number, Seconds, Size, look_options
 from vtop.cli.shared import need_terminal, no_terminal, open_recording, print_json, session_of, view_of, write
 from vtop.errors import VtopError
 
-DEMO_AT_S = 151.0
+DEMO_AT_S = 105.0
 
 
 @click.command()
@@ -38,7 +38,7 @@ def demo(**look: Any) -> None:
     Without a terminal it prints one instant of it.
     """
     view = view_of(look)
-    recording = open_recording(Path("overload"))
+    recording = open_recording(Path("overload_loaded"))
     from vtop.ui import run
 
     if no_terminal() is None:
