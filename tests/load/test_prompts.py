@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from vtop.errors import VtopError
+from vtop.load.phase import Phase
 from vtop.load.prompts import NONCE_TOKENS, WORDS, Item, Prompts, parse, read
-from vtop.load.spec import Phase, phases
+from vtop.load.spec import phases
 
 
 def one(text: str) -> Phase:

@@ -7,18 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtop.errors import VtopError
-from vtop.load.spec import (
-    WORDS,
-    Lengths,
-    Phase,
-    Slo,
-    highest_percentile,
-    phases,
-    samples_needed,
-    slo,
-    sweep,
-    thin,
-)
+from vtop.load.phase import Lengths, Phase, highest_percentile, samples_needed, thin
+from vtop.load.spec import WORDS, Slo, phases, slo, sweep
 
 
 def one(text: str) -> Phase:

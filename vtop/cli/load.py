@@ -20,7 +20,7 @@ END_S = 3.0  # for a load to end after a signal
 
 if TYPE_CHECKING:
     from vtop.load.conductor import Conductor
-    from vtop.load.spec import Phase
+    from vtop.load.phase import Phase
     from vtop.recording import LiveRecording
     from vtop.recording.events import AnyEvent, Load, Target
     from vtop.session.frame import Frame, LoadPart, Quantiles
@@ -99,7 +99,8 @@ def sweep(
 
     Exit codes: 0 done, 1 a phase ended early, 2 nothing succeeded or it could not be, 128 + n ended by signal n.
     """
-    from vtop.load.spec import slo, thin
+    from vtop.load.phase import thin
+    from vtop.load.spec import slo
     from vtop.load.spec import sweep as planned
 
     plan = planned(concurrency, words=f"in={input_tokens} out={output_tokens} {words}".strip())

@@ -39,8 +39,8 @@ from vtop.load.orders import (
     Steady,
     Until,
 )
+from vtop.load.phase import WARMUP_LIMIT_S, Phase
 from vtop.load.probe import Door
-from vtop.load.spec import WARMUP_LIMIT_S, Phase
 from vtop.recording.events import Event, Host, Load, Note, Request, decode
 
 SETTLE_S = 2.0  # between two phases

@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from vtop.errors import VtopError
+from vtop.load.phase import Phase
 from vtop.load.schedule import lengths
-from vtop.load.spec import Phase
 
 # A cache matches whole blocks from the front, so one odd id in the first block would do; with the largest usual block
 # filled, a server that matches id by id shares nothing worth counting either.

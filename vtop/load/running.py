@@ -20,10 +20,10 @@ from vtop.load.client import Client
 from vtop.load.connection import Clock
 from vtop.load.exchange import Exchange
 from vtop.load.orders import Aim, Steady
+from vtop.load.phase import Phase
 from vtop.load.prompts import Prompts
 from vtop.load.reading import Asked
 from vtop.load.schedule import closed_ids, due_times, share
-from vtop.load.spec import Phase
 from vtop.load.voice import Voice
 from vtop.recording.events import Request
 

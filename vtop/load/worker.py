@@ -24,10 +24,10 @@ from vtop.load import probe
 from vtop.load.client import Client
 from vtop.load.exchange import Exchange
 from vtop.load.orders import Aim, Begin, Done, Failed, Finish, Order, Prepare, Pulse, Ready, Refused, Setup, Until
+from vtop.load.phase import Phase
 from vtop.load.prompts import Item, Prompts, read
 from vtop.load.reading import Asked
 from vtop.load.running import Running
-from vtop.load.spec import Phase
 from vtop.load.voice import Voice
 
 TICK_S = 0.01  # of the lag sampler

@@ -28,7 +28,7 @@ _ESCAPE = re.compile(r'\\([\\"n])')
 class Series(NamedTuple):
     """What a number on the page is about. One parser gives the same object for the same text, page after page."""
 
-    name: str  # as on the page: "vllm:time_to_first_token_seconds_bucket"
+    name: str  # as on the page: "http_request_duration_seconds_bucket"
     labels: tuple[tuple[str, str], ...]  # (name, value), in page order, escapes undone
 
 
