@@ -10,6 +10,7 @@ import click
 
 from vtop.cli.options import DEFAULT_URL
 from vtop.errors import VtopError
+from vtop.shipped import folder
 
 if TYPE_CHECKING:
     from vtop.recording import FileRecording
@@ -70,15 +71,9 @@ def attached(
         interval_s=asked["interval"],
         gpus=not asked["no_gpu"],
         path=path,
-        argv=argv(),
+        argv=[word.encode("utf-8", "replace").decode() for word in sys.argv[1:]],  # a file's name may be no text
         watch=watch,
     )
-
-
-def argv() -> list[str]:
-    """The command line for the record: a file's name may be no text, and -HNAME: VALUE is -H 'NAME: VALUE'."""
-    words = [word.encode("utf-8", "replace").decode() for word in sys.argv[1:]]
-    return [part for word in words for part in (("-H", word[2:]) if word[:2] == "-H" and word != "-H" else (word,))]
 
 
 def open_recording(file: Path) -> FileRecording:
@@ -86,20 +81,13 @@ def open_recording(file: Path) -> FileRecording:
     from vtop.recording import FileRecording
 
     if not file.exists() and file.parent == Path():
-        shipped = {path.name.partition(".")[0]: path for path in shipped_folder().glob("*.jsonl*")}
+        shipped = {path.name.partition(".")[0]: path for path in folder("recordings").glob("*.jsonl*")}
         if file.name not in shipped and not file.suffix:
             raise VtopError(f"{file}: no such file; with vtop come the recordings {', '.join(sorted(shipped))}")
         file = shipped.get(file.name, file)
     recording = FileRecording(file)
     click.get_current_context().call_on_close(recording.close)
     return recording
-
-
-def shipped_folder() -> Path:
-    """Inside the wheel recordings lie in the package; in a checkout they lie beside it."""
-    package = Path(__file__).resolve().parent.parent
-    inside = package / "recordings"
-    return inside if inside.is_dir() else package.parent / "recordings"
 
 
 def session_of(start: Any, recording: Any) -> Session:

@@ -148,20 +148,6 @@ def _cells(look: Look, columns: Sequence[Column], kept: Sequence[int], row: Sequ
         yield (shown if at == kept[-1] else shown + "  ", role)
 
 
-def boxed(look: Look, width: int, title: str, note: str, lines: Iterable[Line]) -> list[Line]:
-    """Lines of width - 4 cells in a box: two lines and four cells more."""
-    top_left, top_right, bottom_left, bottom_right = tuple(look.glyphs.corners)
-    rule, wall = look.glyphs.rule, look.glyphs.wall
-    head = heading(look, width - 2, title, note)
-    edge = look.styles["border"]
-    left, end = Segment(wall + " ", edge), Segment(" " + wall, edge)
-    return [
-        (Segment(top_left, edge), *head, Segment(top_right, edge)),
-        *((left, *inner, end) for inner in lines),
-        (Segment(bottom_left + rule * (width - 2) + bottom_right, edge),),
-    ]
-
-
 def heading(look: Look, width: int, title: str, note: str = "") -> Line:
     """A rule with a title in it, and a note near its end when there is room."""
     rule = look.glyphs.rule

@@ -9,7 +9,6 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from rich.color import Color, ColorParseError, blend_rgb
@@ -18,6 +17,7 @@ from rich.errors import StyleSyntaxError
 from rich.style import Style
 
 from vtop.errors import VtopError
+from vtop.shipped import folder
 
 # Every role a theme colours, with its attributes where there is colour and where there is none.
 ROLES: Final[Mapping[str, tuple[str, str]]] = {
@@ -58,8 +58,6 @@ class Glyphs:
     tick: str
     ellipsis: str
     rule: str
-    corners: str  # top left, top right, bottom left, bottom right
-    wall: str
     parts: Mapping[str, str]
     signs: Mapping[str, str]  # of happenings and states
 
@@ -87,8 +85,6 @@ UNICODE: Final = Glyphs(
     tick="╵",
     ellipsis="…",
     rule="─",
-    corners="╭╮╰╯",
-    wall="│",
     parts={"queue": "█", "prefill": "▓", "decode": "▒", "frontend": "░"},
     signs=_SIGNS,
 )
@@ -98,8 +94,6 @@ ASCII: Final = Glyphs(
     tick="|",
     ellipsis="..",
     rule="-",
-    corners="++++",
-    wall="|",
     parts={"queue": "#", "prefill": "=", "decode": "+", "frontend": "."},
     signs={
         **_SIGNS,
@@ -167,14 +161,14 @@ def clean(text: str) -> str:
 
 def names() -> tuple[str, ...]:
     """The themes there are, by name."""
-    return tuple(sorted(path.stem for path in _folder().glob("*.toml")))
+    return tuple(sorted(path.stem for path in folder("themes").glob("*.toml")))
 
 
 def load(name: str = "dark", *, ascii: bool = False, colour: bool = True) -> Look:
     """The look of a theme. Raises VtopError for a theme that is not there or not whole."""
     if name not in names():
         raise VtopError(f"there is no theme {name!r}: there are {', '.join(names())}")
-    path = _folder() / f"{name}.toml"
+    path = folder("themes") / f"{name}.toml"
     try:
         return look(name, tomllib.loads(path.read_text("utf-8")), ascii=ascii, colour=colour)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
@@ -220,10 +214,3 @@ def _body(colour: str, background: str) -> Style:
 
 def _triplet(colour: str) -> ColorTriplet:
     return Color.parse(colour).get_truecolor()
-
-
-def _folder() -> Path:
-    """Inside the wheel themes lie in the package; in a checkout they lie beside it."""
-    package = Path(__file__).resolve().parent.parent
-    inside = package / "themes"
-    return inside if inside.is_dir() else package.parent / "themes"

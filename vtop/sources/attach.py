@@ -103,15 +103,13 @@ def struck_out(argv: Sequence[str]) -> tuple[str, ...]:
     words: list[str] = []
     secret = False
     for word in argv:
-        option = word.partition("=")[0]
+        option = word[:2] if word.startswith("-H") else word.partition("=")[0]  # -H 'NAME: VALUE' may be one word
         if secret:
             words.append("…")
             secret = False
-        elif option in SECRET_OPTIONS or any(
-            word.startswith(one) and len(one) == 2 and len(word) > 2 for one in SECRET_OPTIONS
-        ):
-            secret = word in SECRET_OPTIONS
-            words.append(word if secret else f"{option}=…")
+        elif option in SECRET_OPTIONS:
+            secret = word == option
+            words += [option] if secret else [option, "…"]
         elif "@" in word:
             scheme, found, rest = word.rpartition("://")
             words.append(f"{scheme}{found}…@{rest.rpartition('@')[2]}")
