@@ -39,6 +39,10 @@ def test_a_chart_has_a_column_for_each_point_and_shows_all_above_zero(points: Po
             assert seen != UNICODE.zero
 
 
+def test_the_smallest_number_there_is_has_a_scale() -> None:
+    assert chart.nice_maximum((5e-324,), 0.0) == 5e-324
+
+
 @given(POINTS, st.floats(0, 1e6))
 def test_a_scale_holds_every_point_and_has_round_steps(points: Points, floor: float) -> None:
     maximum = chart.nice_maximum(points, floor)

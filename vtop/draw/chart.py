@@ -27,6 +27,8 @@ def nice_maximum(points: Points, floor: float) -> float:
     if highest <= floor or highest <= 0:
         return floor
     power: float = 10.0 ** math.floor(math.log10(highest))
+    if not power:  # too small for a power of ten of its own
+        return highest
     for step in (1, 2, 5, 10):
         if highest <= step * power * 1.000001:
             return step * power
