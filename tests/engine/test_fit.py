@@ -1,0 +1,122 @@
+"""A fit predicts what it has not seen, and a profile says how far it can be trusted."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from vtop import shipped
+from vtop.engine import profile
+from vtop.engine.fit import Compared, Fit, compare, fit
+from vtop.engine.runs import Run, runs
+from vtop.engine.timing import Frontend, Timing
+from vtop.errors import VtopError
+
+RECORDINGS = shipped.folder("recordings")
+
+
+@pytest.fixture(scope="module")
+def sweep() -> list[Run]:
+    return runs(RECORDINGS / "sweep.jsonl.gz")
+
+
+@pytest.fixture(scope="module")
+def overloads() -> list[Run]:
+    return [run for name in ("overload_loaded", "overload") for run in runs(RECORDINGS / f"{name}.jsonl.gz")]
+
+
+@pytest.fixture(scope="module")
+def fitted(sweep: list[Run]) -> Fit:
+    return fit([run for run in sweep if (run.load.concurrency or 0) <= 32], rounds=4)
+
+
+def held_against(fit: Fit, given: list[Run]) -> tuple[Compared, ...]:
+    return compare(given, fit.timing, fit.frontend, fit.shape)
+
+
+def test_a_recording_of_a_load_is_its_phases(sweep: list[Run]) -> None:
+    assert [run.load.concurrency for run in sweep] == [1, 2, 4, 8, 16, 32, 64]
+    assert all(len({(ask.prompt_tokens, ask.output_tokens) for ask in run.load.asks}) == 1 for run in sweep)
+    assert sweep[0].flags.num_gpu_blocks == 5431
+    assert not sweep[0].flags.enable_prefix_caching
+
+
+def test_pages_alone_tell_the_load_too(overloads: list[Run]) -> None:
+    loaded, pages = overloads
+    assert pages.load.concurrency == loaded.load.concurrency == 64
+    assert pages.load.asks == loaded.load.asks
+    assert pages.observed.preemptions == 37
+
+
+def test_fitted_up_to_32_in_flight_it_predicts_64_within_2_percent(fitted: Fit, sweep: list[Run]) -> None:
+    one = held_against(fitted, sweep[-1:])[0]
+    assert abs(one.error("e2e_s")) < 0.02
+    assert one.run.observed.span_s is not None
+    assert one.simulated.span_s == pytest.approx(one.run.observed.span_s, rel=0.02)
+
+
+def test_and_an_overload_within_4_percent(fitted: Fit, overloads: list[Run]) -> None:
+    for one in held_against(fitted, overloads):
+        assert abs(one.error("e2e_s")) < 0.04
+        assert abs(one.simulated.preemptions - 37) <= 1
+        if one.run.observed.span_s is not None:
+            assert one.simulated.span_s == pytest.approx(one.run.observed.span_s, rel=0.04)
+
+
+def test_the_shipped_profile_gives_mean_ttft_within_10_percent(sweep: list[Run], overloads: list[Run]) -> None:
+    h200 = profile.load("h200-qwen2.5-7b")
+    for one in compare([*sweep, *overloads], h200.timing, h200.frontend, h200.shape):
+        assert abs(one.error("ttft_s")) < 0.10, one.run.name
+        assert abs(one.error("e2e_s")) < 0.01, one.run.name
+
+
+def test_the_profile_of_a_4090_gives_what_was_published_of_its_overload(overloads: list[Run]) -> None:
+    card = profile.load("rtx4090-qwen2.5-7b")
+    overload = compare(overloads[1:], card.timing, card.frontend, card.shape)[0].simulated
+    assert overload.output_tokens_per_s == pytest.approx(439, rel=0.02)
+    assert abs(overload.preemptions - 37) <= 1
+
+
+def test_a_profile_is_read_back_as_it_was_written(fitted: Fit, tmp_path: Path) -> None:
+    made = profile.of_fit(fitted, "mine", 'an "own" card')
+    path = tmp_path / "mine.toml"
+    path.write_text(profile.dump(made))
+    read = profile.load(str(path))
+    assert profile.dump(read) == profile.dump(made)
+    assert read.residuals == made.residuals
+    assert read.timing.bandwidth_bytes_s == pytest.approx(made.timing.bandwidth_bytes_s, rel=1e-5)
+
+
+def test_a_profile_says_its_residuals_its_range_and_what_it_assumes(fitted: Fit) -> None:
+    lines = "\n".join(profile.report(profile.of_fit(fitted, "mine", "a card")))
+    assert "in flight 1–32" in lines
+    assert "kv tokens 86,896" in lines
+    assert "(assumed)" in lines
+    assert lines.count("%") == 4 * 6
+
+
+def test_profiles_come_with_vtop_and_are_whole() -> None:
+    assert profile.names() == ["h200-qwen2.5-7b", "rtx4090-qwen2.5-7b"]
+    for name in profile.names():
+        found = profile.load(name)
+        assert isinstance(found.timing, Timing)
+        assert isinstance(found.frontend, Frontend)
+        assert found.worst < 0.02
+        assert found.holds["in_flight"] == (1, 64)
+
+
+def test_what_is_no_profile_is_said_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(VtopError, match=re.escape("h200-qwen2.5-7b, rtx4090-qwen2.5-7b")):
+        profile.load("h300")
+    path = tmp_path / "bad.toml"
+    for text, why in [("a = [", "not a profile"), ("name = 'x'", "origin"), (_with_unknown(), "unknown warp_s")]:
+        path.write_text(text)
+        with pytest.raises(VtopError, match=why):
+            profile.load(str(path))
+
+
+def _with_unknown() -> str:
+    text = profile.dump(profile.load("h200-qwen2.5-7b"))
+    return text.replace("[timing]", "[timing]\nwarp_s = 1.0")

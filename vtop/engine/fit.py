@@ -1,0 +1,193 @@
+"""The coefficients of a server, derived from recordings of it: the simulated runs are made to agree with the real ones.
+
+What is compared is what the server's own histograms say of each run's finished requests: the time of prefill, decode,
+the frontend and the whole. The prefill time at one in flight is the duration of a lone prefill step, that at eight of a
+full one, decode at each concurrency the duration of a step by its size: totals alone could not tell these apart.
+Coefficients that the runs say nothing about stay where physics expects them. Levenberg-Marquardt on their logarithms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vtop.engine.engine import Engine
+from vtop.engine.replay import Load, Replayed, measures, replay
+from vtop.engine.runs import Run
+from vtop.engine.shape import QWEN_7B, ModelShape
+from vtop.engine.timing import Frontend, Timing
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Coefficient:
+    """One that is fitted: where physics expects it, and by what factor it may well differ from that."""
+
+    name: str
+    expected: float
+    factor: float
+
+
+# of a data centre's card of 2024; a recording of any other pulls them to where they are there
+COEFFICIENTS = (
+    Coefficient("bandwidth_bytes_s", 3.2e12, 4.0),
+    Coefficient("compute_flops_s", 700e12, 4.0),
+    Coefficient("attention_flops_s", 500e12, 1.3),
+    Coefficient("fixed_s", 0.6e-3, 2.0),
+    Coefficient("launch_eager_s", 20e-3, 3.0),
+    Coefficient("boost_s", 0.12, 1.3),
+    Coefficient("throttled", 0.2, 1.6),  # beyond 1
+    Coefficient("finish_s", 0.6e-3, 1.5),
+    Coefficient("wire_s", 4e-3, 2.0),
+)
+# what runs at one a second say too little about; measured on the H200 that the recordings are of
+ASSUMED = {
+    "row_s": 1.2e-6,
+    "launch_graph_s": 3.0e-3,
+    "launch_pieces_s": 7.0e-3,
+    "boost_recovery_s": 0.4,
+    "parse_s": 0.85e-3,
+    "submit_s": 0.45e-3,
+    "token_s": 40e-9,
+    "output_s": 45e-6,
+    "hop_s": 0.7e-3,
+}
+_FRONTEND = {"parse_s", "submit_s", "token_s", "output_s", "finish_s", "hop_s", "wire_s"}
+
+# a measure and how far off, as a share, it may well be; the floor keeps what is next to nothing from ruling
+WEIGHED = (("e2e_s", 0.003), ("decode_s", 0.015), ("ttft_s", 0.04), ("prefill_s", 0.05), ("frontend_s", 0.3))
+FLOOR_S = 0.0005
+ROUNDS = 10
+ENOUGH_GAINED = 0.003  # of what is off; a round that brings less is the last
+TRIES, UNSTEADY = 3, 8  # from so many in flight on, who meets whom in a step is chance
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A run and its simulation."""
+
+    run: Run
+    simulated: Replayed
+    measured: dict[str, float]
+
+    def error(self, name: str) -> float:
+        """The simulation's, as a share of the recorded: e2e_s, ttft_s, prefill_s, decode_s, queue_s, frontend_s."""
+        real = getattr(self.run.observed, name)
+        return float((self.measured[name] - real) / real)
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    timing: Timing
+    frontend: Frontend
+    shape: ModelShape
+    compared: tuple[Compared, ...]
+    spread: dict[str, float]  # factor by which each coefficient may be off, as far as the runs tell
+
+
+def fit(
+    runs: Sequence[Run],
+    *,
+    shape: ModelShape | None = None,
+    expected: Mapping[str, float] | None = None,
+    rounds: int = ROUNDS,
+) -> Fit:
+    """The coefficients that make the simulated runs most like the recorded ones.
+
+    expected: where coefficients of another card than a data centre's are to be looked for.
+    """
+    table = tuple(replace(c, expected=(expected or {}).get(c.name, c.expected)) for c in COEFFICIENTS)
+    known = shape or next((run.shape for run in runs if run.shape is not None), QWEN_7B)
+    factors = np.log([coefficient.factor for coefficient in COEFFICIENTS])
+
+    def off(at: Vector) -> Vector:
+        """How far off everything is, in units of what it may well be."""
+        timing, frontend = _coefficients(table, at)
+        rows = [_off(run, timing, frontend, known) for run in runs]
+        return np.concatenate([np.concatenate(rows), at / factors])
+
+    at, jacobian = _marquardt(off, np.zeros(len(COEFFICIENTS)), factors, rounds)
+    timing, frontend = _coefficients(table, at)
+    covariance = np.linalg.inv(jacobian.T @ jacobian)
+    spread = {c.name: float(math.exp(math.sqrt(v))) for c, v in zip(COEFFICIENTS, np.diag(covariance), strict=True)}
+    return Fit(timing, frontend, known, compare(runs, timing, frontend, known), spread)
+
+
+def compare(runs: Sequence[Run], timing: Timing, frontend: Frontend, shape: ModelShape) -> tuple[Compared, ...]:
+    """The runs as they were against what the engine makes of them."""
+    compared = []
+    for run in runs:
+        simulated = replay(run.load, Engine(run.flags, timing, frontend, shape))
+        compared.append(Compared(run, simulated, measures(simulated.requests)))
+    return tuple(compared)
+
+
+def _coefficients(table: Sequence[Coefficient], at: Vector) -> tuple[Timing, Frontend]:
+    """From logarithms relative to the expected ones. A throttled card is never the faster one."""
+    values = {c.name: c.expected * math.exp(x) for c, x in zip(table, at, strict=True)}
+    values |= ASSUMED
+    values["throttled"] += 1.0
+    frontend = {name: value for name, value in values.items() if name in _FRONTEND}
+    timing = {name: value for name, value in values.items() if name not in _FRONTEND}
+    return Timing(**timing), Frontend(**frontend)
+
+
+def _shortened(load: Load) -> Load:
+    """Of a long steady run only as much as says what it is like."""
+    if load.concurrency is None or not load.uniform:
+        return load
+    return replace(load, asks=load.asks[: max(8, 6 * load.concurrency)])
+
+
+def _off(run: Run, timing: Timing, frontend: Frontend, shape: ModelShape) -> Vector:
+    """How a run's simulation misses it: the mean of several, since whose answer comes first is chance."""
+    load = _shortened(run.load)
+    tries = TRIES if load.concurrency is not None and UNSTEADY <= load.concurrency <= len(load.asks) / 4 else 1
+    tried = [
+        measures(replay(replace(load, seed=seed), Engine(run.flags, timing, frontend, shape)).requests)
+        for seed in range(tries)
+    ]
+    rows = []
+    for name, share in WEIGHED:
+        real = float(getattr(run.observed, name))
+        found = sum(one[name] for one in tried) / tries
+        rows.append((found - real) / (share * real + FLOOR_S))
+    return np.array(rows)
+
+
+def _marquardt(off: Callable[[Vector], Vector], at: Vector, scale: Vector, rounds: int) -> tuple[Vector, Vector]:
+    """The least squares of `off`, and its slopes there."""
+    damping = 0.03
+    here = off(at)
+    jacobian = _slopes(off, at, here, scale)
+    for _ in range(rounds):
+        slopes = jacobian * scale
+        step = np.linalg.solve(slopes.T @ slopes + damping * np.diag(np.diag(slopes.T @ slopes)), -slopes.T @ here)
+        there = at + np.clip(step, -1.0, 1.0) * scale
+        trial = off(there)
+        if trial @ trial < here @ here:
+            gained = 1.0 - (trial @ trial) / (here @ here)
+            at, here, damping = there, trial, damping / 3
+            if gained < ENOUGH_GAINED:
+                break
+            jacobian = _slopes(off, at, here, scale)
+        else:
+            damping *= 4
+            if damping > 30.0:
+                break
+    return at, jacobian
+
+
+def _slopes(off: Callable[[Vector], Vector], at: Vector, here: Vector, scale: Vector) -> Vector:
+    """Over steps wide enough that one answer more or less in a step does not rule."""
+    columns = []
+    for index in range(len(at)):
+        step = np.zeros(len(at))
+        step[index] = min(0.1, 0.25 * scale[index])
+        columns.append((off(at + step) - here) / step[index])
+    return np.array(columns).T

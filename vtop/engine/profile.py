@@ -1,0 +1,179 @@
+"""A fitted server as data: its coefficients, what they were fitted on, how far off they were, and where they hold.
+
+A profile is a TOML file; those that come with vtop lie in `profiles/` and are found by name.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from vtop.engine.fit import ASSUMED, Compared, Fit
+from vtop.engine.shape import ModelShape
+from vtop.engine.timing import Frontend, Timing
+from vtop.errors import VtopError
+
+FOLDER = Path(__file__).resolve().parent / "profiles"
+MEASURES = ("e2e_s", "ttft_s", "prefill_s", "decode_s")
+
+_Record = TypeVar("_Record", Timing, Frontend, ModelShape)
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """How far a simulated run is from the recorded one, as shares of the recorded."""
+
+    run: str
+    e2e: float
+    ttft: float
+    prefill: float
+    decode: float
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What `Engine` needs besides the flags, and how far it can be trusted."""
+
+    name: str
+    origin: str  # card, model, version, what it was fitted on
+    timing: Timing
+    frontend: Frontend
+    shape: ModelShape
+    residuals: tuple[Residual, ...] = ()
+    holds: dict[str, tuple[float, float]] = field(default_factory=dict)  # quantity -> (least, most) on record
+    flags: dict[str, int] = field(default_factory=dict)  # of the server it was fitted on
+    spread: dict[str, float] = field(default_factory=dict)  # factor by which a coefficient may be off
+    assumed: tuple[str, ...] = ()  # coefficients that were not fitted
+
+    @property
+    def worst(self) -> float:
+        """The largest error of a whole request's time, as a share: the uncertainty of a prediction in its range."""
+        return max((abs(residual.e2e) for residual in self.residuals), default=0.0)
+
+
+def of_fit(fit: Fit, name: str, origin: str) -> Profile:
+    """The profile of a fit."""
+    flags = fit.compared[0].run.flags if fit.compared else None
+    return Profile(
+        name,
+        origin,
+        fit.timing,
+        fit.frontend,
+        fit.shape,
+        residuals=tuple(_residual(one) for one in fit.compared),
+        holds=_holds(fit.compared),
+        flags={"num_gpu_blocks": flags.num_gpu_blocks, "block_size": flags.block_size} if flags is not None else {},
+        spread={key: round(value, 2) for key, value in fit.spread.items()},
+        assumed=tuple(ASSUMED),
+    )
+
+
+def _residual(one: Compared) -> Residual:
+    return Residual(one.run.name, *(round(one.error(name), 4) for name in MEASURES))
+
+
+def _holds(compared: Sequence[Compared]) -> dict[str, tuple[float, float]]:
+    ranges: dict[str, list[float]] = {}
+    for one in compared:
+        for request in one.simulated.requests:
+            ranges.setdefault("prompt_tokens", []).append(request.prompt_tokens)
+            ranges.setdefault("output_tokens", []).append(request.output_tokens)
+        if one.run.load.concurrency is not None:
+            ranges.setdefault("in_flight", []).append(one.run.load.concurrency)
+        ranges.setdefault("kv_tokens", []).append(one.run.flags.kv_tokens)
+        ranges.setdefault("max_num_batched_tokens", []).append(one.run.flags.max_num_batched_tokens)
+    return {key: (min(values), max(values)) for key, values in ranges.items()}
+
+
+def report(profile: Profile) -> list[str]:
+    """What a person should know of a fit, in lines: residuals, range, coefficients."""
+    lines = [f"{profile.name}: {profile.origin}", "", f"{'run':<32}{'whole':>8}{'TTFT':>8}{'prefill':>9}{'decode':>8}"]
+    for residual in profile.residuals:
+        lines.append(
+            f"{residual.run[:31]:<32}{residual.e2e:>+8.1%}{residual.ttft:>+8.1%}"
+            f"{residual.prefill:>+9.1%}{residual.decode:>+8.1%}"
+        )
+    lines += ["", "holds for " + ", ".join(_range(name, *bounds) for name, bounds in profile.holds.items())]
+    for record in (profile.timing, profile.frontend):
+        for key, value in asdict(record).items():
+            if value is None:
+                continue
+            doubt = " (assumed)" if key in profile.assumed else ""
+            doubt = f" (×÷ {profile.spread[key]:.2f})" if key in profile.spread else doubt
+            lines.append(f"  {key:<20}{value:>12.4g}{doubt}")
+    return lines
+
+
+def _range(name: str, least: float, most: float) -> str:
+    words = name.replace("_", " ")
+    return f"{words} {least:,.0f}" if least == most else f"{words} {least:,.0f}–{most:,.0f}"
+
+
+def names() -> list[str]:
+    """The profiles that come with vtop."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def load(name: str) -> Profile:
+    """A profile by its name, or from a file. Raises VtopError when there is none such, or it is none."""
+    path = Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml"
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise VtopError(f"no profile {name!r}: give a .toml file or one of {', '.join(names())}") from error
+    except ValueError as error:
+        raise VtopError(f"{path}: not a profile ({error})") from error
+    try:
+        return Profile(
+            name=str(found["name"]),
+            origin=str(found["origin"]),
+            timing=_record(Timing, found["timing"]),
+            frontend=_record(Frontend, found["frontend"]),
+            shape=_record(ModelShape, found["shape"]),
+            residuals=tuple(Residual(**residual) for residual in found.get("residual", ())),
+            holds={key: (low, high) for key, (low, high) in found.get("holds", {}).items()},
+            flags=dict(found.get("flags", {})),
+            spread=dict(found.get("spread", {})),
+            assumed=tuple(found.get("assumed", ())),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise VtopError(f"{path}: not a profile ({error})") from error
+
+
+def _record(kind: type[_Record], values: dict[str, Any]) -> _Record:
+    unknown = values.keys() - {one.name for one in fields(kind)}
+    if unknown:
+        raise ValueError(f"unknown {', '.join(sorted(unknown))}")
+    return kind(**values)
+
+
+def dump(profile: Profile) -> str:
+    """The profile as TOML."""
+    lines = [f"name = {_toml(profile.name)}", f"origin = {_toml(profile.origin)}"]
+    lines.append(f"assumed = [{', '.join(_toml(name) for name in profile.assumed)}]")
+    for table in ("timing", "frontend", "shape"):
+        lines += ["", f"[{table}]", *_pairs(asdict(getattr(profile, table)))]
+    for table in ("flags", "holds", "spread"):
+        lines += ["", f"[{table}]", *_pairs(getattr(profile, table))]
+    for residual in profile.residuals:
+        lines += ["", "[[residual]]", *_pairs(asdict(residual))]
+    return "\n".join(lines) + "\n"
+
+
+def _pairs(values: dict[str, Any]) -> list[str]:
+    return [f"{key} = {_toml(value)}" for key, value in values.items() if value is not None]
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(_toml(one) for one in value)}]"
+    if isinstance(value, float):
+        short = f"{value:.6g}"
+        return short if any(mark in short for mark in ".en") else short + ".0"
+    return str(value)

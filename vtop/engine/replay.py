@@ -1,0 +1,144 @@
+"""A load on the simulated engine: recorded arrivals at their instants, or so many requests in flight.
+
+A closed loop sends the next request when an answer has arrived, so a faster server is asked more often, as in life.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from statistics import fmean
+
+from vtop.engine.engine import NEVER, Engine
+from vtop.engine.plan import Outcome
+from vtop.engine.request import Request
+
+SPREAD_S = 50e-6  # between the first requests of a closed loop: a client sends them one after another
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request as it is asked for. due_s: when it is sent, from the load's start; None in a closed loop."""
+
+    prompt_tokens: int
+    output_tokens: int
+    due_s: float | None = None
+    priority: int = 0
+    prefix_keys: tuple[Hashable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Requests in order. concurrency: of a closed loop; None: each has its instant.
+
+    think_s: how long a client takes from an answer to its next request. The seed says how much longer or shorter the
+    way there and back is each time, by up to a half.
+    """
+
+    asks: tuple[Ask, ...]
+    concurrency: int | None = None
+    think_s: float = 0.0
+    seed: int = 0
+
+    @property
+    def uniform(self) -> bool:
+        return len({(ask.prompt_tokens, ask.output_tokens) for ask in self.asks}) == 1
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What the load saw and the engine did. Requests in the order they were finished; seconds of virtual time."""
+
+    requests: list[Request] = field(default_factory=list)
+    refused: int = 0  # requests that could never finish
+    span_s: float = 0.0  # from the first request being sent to the last answer
+    steps: int = 0  # that returned something
+    preemptions: int = 0
+    executed_tokens: int = 0
+
+    def mean(self, of: Callable[[Request], float]) -> float:
+        return fmean(of(request) for request in self.requests)
+
+    @property
+    def output_tokens_per_s(self) -> float:
+        return sum(request.generated for request in self.requests) / self.span_s
+
+    @property
+    def recomputed_tokens(self) -> int:
+        """Executed beyond what each request needs once; what the prefix cache held is not executed at all."""
+        needed = sum(r.prompt_tokens - r.cached_tokens + r.generated - 1 for r in self.requests)
+        return self.executed_tokens - needed
+
+
+def replay(load: Load, engine: Engine, watch: Callable[[Outcome], object] | None = None) -> Replayed:
+    """Drive the engine with the load until all is answered. `watch` sees every step's outcome."""
+    seen = Replayed()
+    waiting = iter(enumerate(load.asks))
+    chance = Random(load.seed)
+    pause_s = load.think_s + engine.frontend.wire_s
+
+    def send(at_s: float | None) -> bool:
+        for number, ask in waiting:
+            request = Request(
+                number, ask.prompt_tokens, ask.output_tokens, priority=ask.priority, prefix_keys=ask.prefix_keys
+            )
+            due_s = at_s if at_s is not None else ask.due_s
+            assert due_s is not None
+            try:
+                engine.submit(request, due_s)
+            except ValueError:
+                seen.refused += 1
+                continue
+            return True
+        return False
+
+    if load.concurrency is None:
+        while send(None):
+            pass
+        begin_s = min((ask.due_s for ask in load.asks if ask.due_s is not None), default=0.0)
+    else:
+        begin_s = 0.0
+        for slot in range(load.concurrency):
+            send(slot * SPREAD_S)
+    while engine.next_s() != NEVER:
+        outcome = engine.advance()
+        if outcome is None:
+            continue
+        if watch is not None:
+            watch(outcome)
+        seen.steps += outcome.iteration_tokens is not None
+        for request in outcome.finished:
+            seen.requests.append(request)
+            if load.concurrency is not None and request.answered_s is not None:
+                send(request.answered_s + pause_s * (0.5 + chance.random()))
+    seen.span_s = max((r.answered_s for r in seen.requests if r.answered_s is not None), default=begin_s) - begin_s
+    seen.preemptions = engine.scheduler.preemptions
+    seen.executed_tokens = engine.scheduler.executed_tokens
+    return seen
+
+
+def measures(requests: Sequence[Request]) -> dict[str, float]:
+    """The means that a server's histograms would say of these finished requests, in seconds."""
+    whole = [_parts(request) for request in requests]
+    names = ("frontend_s", "queue_s", "prefill_s", "decode_s")
+    found = {name: fmean(part[index] for part in whole) for index, name in enumerate(names)}
+    found["ttft_s"] = found["frontend_s"] + found["queue_s"] + found["prefill_s"]
+    found["e2e_s"] = found["ttft_s"] + found["decode_s"]
+    return found
+
+
+def _parts(request: Request) -> tuple[float, float, float, float]:
+    assert request.end_seen_s is not None
+    assert request.queued_s is not None
+    assert request.scheduled_s is not None
+    assert request.first_token_s is not None
+    assert request.last_token_s is not None
+    inference_s = request.last_token_s - request.scheduled_s
+    queue_s = request.scheduled_s - request.queued_s
+    return (
+        request.end_seen_s - request.arrival_s - queue_s - inference_s,
+        queue_s,
+        request.first_token_s - request.scheduled_s,
+        request.last_token_s - request.first_token_s,
+    )

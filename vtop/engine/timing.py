@@ -1,0 +1,92 @@
+"""How long a step takes: a roofline with few coefficients, and what the engine's own thread needs to start it.
+
+On the card, a step costs a fixed part, the weights' bytes or the tokens' FLOPs, whichever takes longer, attention over
+the prompts' context, and the keys and values that decodes read. A card that computes at full clock for longer than its
+power allows slows down, and recovers while it only reads. The engine's thread launches a step's kernels one by one
+when it holds more tokens than a CUDA graph was captured for; until it is done it neither polls nor returns anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp
+
+from vtop.engine.flags import Flags
+from vtop.engine.plan import Plan
+from vtop.engine.shape import ModelShape
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The coefficients. Seconds, bytes a second, FLOPs a second."""
+
+    bandwidth_bytes_s: float  # of weights, keys and values
+    compute_flops_s: float  # of matrix products, at full clock
+    attention_flops_s: float  # of attention over a prompt's context, causal half counted
+    fixed_s: float  # of a step, before and after its reads and products
+    row_s: float  # of a sequence that samples
+    launch_graph_s: float  # the engine's thread starts a captured step of decodes
+    launch_pieces_s: float  # and one that holds prompts: its attention is launched by hand
+    launch_eager_s: float  # and one of more tokens than any graph was captured for
+    boost_s: float = 1e9  # computing at full clock that the card's power allows
+    boost_recovery_s: float = 1.0  # time constant of getting it back
+    throttled: float = 1.0  # how many times longer a product takes after that
+
+
+@dataclass(frozen=True, slots=True)
+class Frontend:
+    """What the API server's one event loop costs, and the way between it and the engine. Seconds."""
+
+    parse_s: float  # of a request, until its arrival is stamped
+    submit_s: float  # and until it is on its way to the engine
+    token_s: float  # of each prompt token, on top of parsing
+    output_s: float  # of each request that a step brought a token
+    finish_s: float  # of each that it finished
+    hop_s: float  # between the two processes
+    wire_s: float = 0.0  # an answer's way out to the client and the next request's way in, while streams are open
+
+
+class Card:
+    """The card's clock state, carried from step to step."""
+
+    __slots__ = ("_attention", "_graph_tokens", "_heat", "_kv", "_row", "_token", "_weights", "timing")
+
+    def __init__(self, timing: Timing, shape: ModelShape, flags: Flags) -> None:
+        self.timing = timing
+        # the largest step that a graph is captured for (vLLM: config/vllm.py, max_cudagraph_capture_size)
+        self._graph_tokens = min(512, 2 * flags.max_num_seqs, flags.max_num_batched_tokens)
+        self._weights = shape.weights_read_bytes / timing.bandwidth_bytes_s
+        self._kv = shape.kv_bytes_per_token / timing.bandwidth_bytes_s
+        self._token = shape.matmul_flops_per_token / timing.compute_flops_s
+        self._attention = shape.attention_flops_per_pair / timing.attention_flops_s
+        self._row = timing.row_s + shape.flops_per_row / timing.compute_flops_s
+        self._heat = 0.0  # seconds of full clock used up
+
+    def launch_s(self, plan: Plan) -> float:
+        """The engine's thread is busy so long starting the step."""
+        timing = self.timing
+        if plan.tokens > self._graph_tokens:
+            return timing.launch_eager_s
+        return timing.launch_pieces_s if plan.prefills else timing.launch_graph_s
+
+    def step_s(self, plan: Plan, idle_s: float) -> float:
+        """The card is busy so long with the step, after so long of doing nothing."""
+        timing = self.timing
+        heat = self._heat
+        if idle_s > 0.0 and heat:
+            heat *= exp(-idle_s / timing.boost_recovery_s)
+        products = plan.tokens * self._token
+        other = timing.fixed_s + self._kv * plan.context + self._row * (plan.decodes + len(plan.prefills))
+        if plan.prefills:
+            pairs = sum(tokens * (context - tokens / 2) for tokens, context in plan.prefills)
+            other += self._attention * pairs
+        if products > self._weights:
+            at_full_clock = min(products, max(0.0, timing.boost_s - heat))
+            took = at_full_clock + (products - at_full_clock) * timing.throttled + other
+            heat = min(timing.boost_s, heat + products)
+        else:
+            took = self._weights + other
+            if heat:
+                heat *= exp(-took / timing.boost_recovery_s)
+        self._heat = heat
+        return took
