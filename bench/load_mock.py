@@ -3,7 +3,7 @@
 Run from the repository: python bench/load_mock.py [--port 0] [--itl-ms 20] [--tokens 64] [--burst 1] [--spread 1]. It
 prints its port and serves until its stdin ends. Any POST under /v1/ is answered by --tokens events, --burst of them
 each --itl-ms, all requests in step, or in --spread groups one after the other; with --itl-ms 0 the whole answer goes
-out at once. A header x-tokens overrides --tokens for its request. GET /v1/models names one model.
+out at once. A header x-tokens overrides --tokens for its request. GET /v1/models names one model; /health is well.
 
 With --stamp the id of each event holds CLOCK_MONOTONIC in ns at the moment of its write: a client on this machine sees
 how late it reads.
@@ -31,6 +31,7 @@ AFTER = (
 STAMP = b"%016d"
 MODELS = b'{"object":"list","data":[{"id":"tiny","max_model_len":131072}]}'
 FOUND = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(MODELS), MODELS)
+WELL = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 NOT_FOUND = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
 
 
@@ -81,7 +82,7 @@ class Stream(asyncio.Protocol):
         if blank and len(body) >= length:
             self._rest = body[length:]
             if b"/v1/" not in head or head.startswith(b"GET"):
-                self.write(FOUND if b"/v1/models " in head else NOT_FOUND)
+                self.write(FOUND if b"/v1/models " in head else WELL if b"/health " in head else NOT_FOUND)
                 return
             asked = lower.partition(b"x-tokens:")[2].split(b"\r\n")[0]
             self._server.answer(self, int(asked) if asked else self._server.tokens)

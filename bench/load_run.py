@@ -55,10 +55,10 @@ def run(url: str, spec: str) -> Result:
             found.hosts.append(event)
         elif isinstance(event, Load) and event.state == "end":
             found.took_s = time.monotonic() - began_s
-            found.cpu_s = sum(_cpu_s(work.process.pid) for work in conductor._works) - found.cpu_s
+            found.cpu_s = sum(_cpu_s(pid) for pid in conductor.pids) - found.cpu_s
         elif isinstance(event, Load):
             began_s = time.monotonic()
-            found.cpu_s = sum(_cpu_s(work.process.pid) for work in conductor._works)
+            found.cpu_s = sum(_cpu_s(pid) for pid in conductor.pids)
 
     conductor = Conductor(phases((spec,)), Door(url), append, lambda: time.monotonic() - origin_s, origin_s)
     conductor.start()

@@ -12,7 +12,8 @@ import sys
 from collections import deque
 from time import perf_counter
 
-from vtop.load.prompts import Item, Prompts
+from vtop.load.dataset import Item
+from vtop.load.prompts import Prompts
 from vtop.load.schedule import due_times
 from vtop.load.spec import phases
 

@@ -1,8 +1,26 @@
-"""Generated cases are the same in every run, so that a change is judged by what it changes."""
+"""Generated cases are the same in every run, so that a change is judged by what it changes; a certificate for TLS."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
 
 settings.register_profile("vtop", derandomize=True, deadline=None)
 settings.load_profile("vtop")
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for 127.0.0.1, which signs itself, and its key, in one file."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed: no certificate to test with")
+    pem = tmp_path_factory.mktemp("tls") / "both.pem"
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=vtop"
+    more = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(pem), "-out", f"{pem}.crt"]
+    subprocess.run([*command.split(), *more], check=True, capture_output=True)
+    pem.write_text(pem.read_text() + Path(f"{pem}.crt").read_text())
+    return pem

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import ssl
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.test_show import strict
+from tests.cli.test_usage import run, said
 from tests.cli.vtop import refused, vtop
+from tests.load.faults import Answer
 from tests.load.standin import hanging, refusal, standing_in, whole
 from tests.ui.pty import VTOP, Terminal, environment
 from vtop.recording import End, FileRecording, Load, Request
@@ -79,6 +85,37 @@ def test_a_signal_ends_it_in_good_order(number: signal.Signals, tmp_path: Path) 
     assert b"4 unfinished" in err
 
 
+def every_other(body: dict[str, Any]) -> Answer:
+    return whole(body) if body["max_tokens"] != 2 or body["prompt"][0] % 2 else refusal("503 Service Unavailable", "no")
+
+
+def test_requests_that_fail_are_a_measurement_and_no_failure_of_the_load(tmp_path: Path) -> None:
+    (tmp_path / "ids.jsonl").write_text("".join(f'{{"prompt": [{k}, 7], "output": 2}}\n' for k in range(4)))
+    with standing_in(every_other) as host:
+        done = vtop("load", host.standin.url, "c=2 n=4 dataset=ids.jsonl", folder=tmp_path)
+    assert done.returncode == 0, done
+    assert b"http_status 2" in done.stderr
+
+
+IMPATIENT = """
+from vtop.load import conductor
+conductor.WARMUP_LIMIT_S, conductor.SETTLE_S = 0.2, 0.0
+from vtop.cli import main
+main()
+"""
+
+
+def test_a_phase_that_ended_early_is_told_by_the_exit_code(tmp_path: Path) -> None:
+    with standing_in(lambda body: hanging(body) if body["max_tokens"] == 3 else whole(body)) as host:
+        specs = (f"c=1 n=2 {TINY}", "c=1 n=2 in=8 out=3 warmup=1")
+        done = subprocess.run(
+            [sys.executable, "-c", IMPATIENT, "load", host.standin.url, *specs],
+            capture_output=True, cwd=tmp_path, env=environment(), timeout=60, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1, done
+    assert b"its warm-up took longer than" in done.stderr.splitlines()[-1]
+
+
 def test_that_nothing_succeeded_is_an_error(tmp_path: Path) -> None:
     with standing_in(lambda body: refusal("500 Internal Server Error", "it broke")) as host:
         done = vtop("load", host.standin.url, f"c=2 n=4 {TINY}", folder=tmp_path)
@@ -109,10 +146,51 @@ def test_a_sweep_is_a_recording_that_show_reads(tmp_path: Path) -> None:
     assert (shown["load"]["phase"], shown["load"]["done"]) == (2, 5)
 
 
-def test_no_file_is_made_of_a_sweep_that_cannot_be(tmp_path: Path) -> None:
-    for words in (("--slo", "ttft=fast"), ("--url", "http://192.0.2.7:8000"), ("--with", "nn=4")):
-        refused(vtop("sweep", *words, "-o", "sweep.jsonl", folder=tmp_path))
-        assert not (tmp_path / "sweep.jsonl").exists()
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--slo", "ttft=fast"),
+        ("--url", "http://192.0.2.7:8000"),
+        ("--with", "nn=4"),
+        ("--with", "dataset=none.jsonl"),
+        ("--header", "X: \x01"),
+    ],
+)
+def test_no_file_is_made_of_a_sweep_that_cannot_be(
+    words: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said(run("sweep", *words, "-o", "sweep.jsonl"))
+    assert os.listdir() == []
+
+
+@pytest.mark.parametrize("words", [("--slo", "ttft=fast"), ("--load", "trace=none.jsonl")])
+def test_no_file_is_made_of_a_screen_with_a_load_that_cannot_be(
+    words: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("vtop.cli.need_terminal", lambda instead: None)
+    said(run("--url", "127.0.0.1:1", "--load", "c=1", *words, "--record", "new.jsonl"))
+    assert os.listdir() == []
+
+
+def test_another_host_is_loaded_only_with_consent_and_there_is_no_file_before(tmp_path: Path) -> None:
+    command = [*VTOP, "--url", "http://192.0.2.7:8000", "--load", "c=1", "--record", "new.jsonl", "--no-gpu"]
+    with Terminal(command, folder=tmp_path) as terminal:
+        terminal.until(b"Put load on http://192.0.2.7:8000, which is another host? [y/N]")
+        assert os.listdir(tmp_path) == []
+        terminal.press(b"n\r")
+        assert terminal.exit_code() != 0
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_sweep_may_take_its_lengths_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "lengths.jsonl").write_text('{"input": 8, "output": 2}\n{"input": 9, "output": 1}\n')
+    words = ("--concurrency", "1", "--with", "dataset=lengths.jsonl n=4 warmup=0", "-o", "sweep.jsonl", *NO_GPU)
+    with standing_in() as host:
+        done = vtop("sweep", "--url", host.standin.url, *words, folder=tmp_path)
+    assert done.returncode == 0, done
+    assert [(len(body["prompt"]), body["max_tokens"]) for body in host.standin.bodies] == [(8, 2), (9, 1)] * 2
 
 
 def test_a_terminal_sees_the_phase_advance(tmp_path: Path) -> None:
@@ -135,3 +213,55 @@ def test_ctrl_c_while_the_server_is_not_there(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
     assert process.returncode == 130
+
+
+# --- TLS: what gets the screen into a server gets its load processes in
+
+
+def server_tls(certificate: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    return context
+
+
+@pytest.mark.parametrize("how", ["--ca-file", "--insecure"])
+def test_a_load_over_tls_to_whom_one_trusts_or_without_asking(how: str, certificate: Path, tmp_path: Path) -> None:
+    words = (how, str(certificate)) if how == "--ca-file" else (how,)
+    with standing_in(tls=server_tls(certificate)) as host:
+        done = vtop("load", host.standin.url, f"c=2 n=4 {TINY} workers=2", *words, folder=tmp_path)
+    assert (done.returncode, len(host.standin.bodies)) == (0, 4), done
+    assert not [event for event in lines(done.stdout) if event["type"] == "note"]
+
+
+def test_a_sweep_over_tls_watches_and_loads_alike(certificate: Path, tmp_path: Path) -> None:
+    words = ("--concurrency", "2", "--in", "8", "--out", "2", "--with", "n=4", "-o", "sweep.jsonl", *NO_GPU)
+    with standing_in(tls=server_tls(certificate)) as host:
+        done = vtop("sweep", "--url", host.standin.url, "--ca-file", str(certificate), *words, folder=tmp_path)
+    assert (done.returncode, len(host.standin.bodies)) == (0, 6), done
+
+
+def test_a_certificate_that_is_not_trusted_is_one_line(certificate: Path, tmp_path: Path) -> None:
+    with standing_in(tls=server_tls(certificate)) as host:
+        done = vtop("load", host.standin.url, "c=1", folder=tmp_path)
+    *_, last = done.stderr.decode().splitlines()
+    assert done.returncode == 2
+    assert last == f"vtop: {host.standin.url}: its certificate is not trusted (--ca-file or --insecure)"
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("content", ["dear diary", "", "-----BEGIN CERTIFICATE-----\nno\n-----END CERTIFICATE-----\n"])
+def test_certificates_that_are_none_are_one_line_and_no_file(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ca.pem").write_text(content)
+    url = "https://127.0.0.1:1"
+    for words in (
+        ("load", url, "c=1"),
+        ("sweep", "--url", url, "-o", "new.jsonl"),
+        ("record", "--url", url, "-o", "new.jsonl"),
+        ("--url", url, "--once", "--record", "new.jsonl"),
+    ):
+        line = said(run(*words, "--ca-file", "ca.pem"))
+        assert line == "vtop: ca.pem: cannot be used as --ca-file (no certificates in PEM form)"
+        assert os.listdir() == ["ca.pem"]

@@ -64,7 +64,7 @@ def test_svg_and_png_are_files_and_stdout_stays_empty(tmp_path: Path) -> None:
     svg, png = tmp_path / "a.svg", tmp_path / "a.png"
     assert shown(str(SWEEP), "--at", "12", "--size", "80x24", "--svg", str(svg), "--png", str(png)) == ""
     drawn = svg.read_text(encoding="utf-8")
-    assert "45 waiting" in "".join(xml.fromstring(drawn).itertext()).replace("\xa0", " ")
+    assert "TOKEN BUDGET BINDS" in "".join(xml.fromstring(drawn).itertext()).replace("\xa0", " ")
     assert "http" not in drawn.replace('xmlns="http://www.w3.org/2000/svg"', "")
     assert png.read_bytes().startswith(b"\x89PNG")
 
@@ -99,3 +99,48 @@ def test_a_torn_file_shows_what_was_whole(tmp_path: Path) -> None:
     torn = tmp_path / "torn.jsonl"
     torn.write_bytes(gzip.decompress(SWEEP.read_bytes())[:-20])
     assert "last line incomplete" in shown(str(torn))
+
+
+# --- a model's shape that the recording lacks ----------------------------------------------------------------------
+
+QWEN = {
+    "torch_dtype": "bfloat16",
+    "hidden_size": 3584,
+    "intermediate_size": 18944,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "vocab_size": 152064,
+}
+
+
+def test_a_model_s_config_gives_the_bytes_and_the_tokens_that_the_recording_lacks(tmp_path: Path) -> None:
+    import gzip
+
+    bare, config = tmp_path / "bare.jsonl", tmp_path / "config.json"
+    lines = gzip.decompress(SWEEP.read_bytes()).splitlines(keepends=True)
+    bare.write_bytes(b"".join(line for line in lines if b'"identity"' not in line))
+    config.write_text(json.dumps(QWEN))
+    without = strict(shown(str(bare), "--json"))
+    assert (without["kv"]["bytes_per_token"], without["recompute"]["executed_tokens"]) == (None, None)
+    given = strict(shown(str(bare), "--json", "--model-config", str(config)))
+    assert given["kv"]["bytes_per_token"] == 57344
+    assert given["recompute"]["executed_tokens"] == given["recompute"]["least_tokens"] == 410_319
+    assert given["recompute"]["method"] == "write bytes, model shape"
+
+
+def test_a_file_that_is_no_config_is_said_in_one_line(tmp_path: Path) -> None:
+    wrong = tmp_path / "weights.json"
+    wrong.write_text("[1, 2]")
+    result = CliRunner().invoke(main, ["show", str(SWEEP), "--model-config", str(wrong)])
+    assert result.exit_code == 2
+    assert result.stderr == f"vtop: {wrong}: no config.json of a model; name the one in the model's folder\n"
+
+
+def test_json_has_what_the_analyses_found() -> None:
+    document = strict(shown(str(OVERLOAD), "--json"))
+    assert sum(event["count"] for event in document["staircase"]["events"]) == 37
+    assert document["recompute"]["since_start"] == 258_301
+    assert document["tail"]["percentile"] == 99.99
+    assert document["wallclock"]["step_from"] == "steps that only decode"
+    assert document["roofline"]["card"] == "NVIDIA H200"

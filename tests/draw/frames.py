@@ -5,6 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vtop.metrics.histogram import Range
+from vtop.session.analysis import (
+    Energy,
+    Expectation,
+    Growth,
+    KvAccount,
+    Little,
+    OwnTtft,
+    PhaseParts,
+    PreemptionEvent,
+    Pressure,
+    Queueing,
+    Recompute,
+    Roofline,
+    Staircase,
+    Tail,
+    WallClock,
+)
 from vtop.session.frame import (
     Charts,
     Count,
@@ -25,7 +42,11 @@ from vtop.session.frame import (
     Status,
     Ttft,
 )
+from vtop.session.verdict import verdict
 
+CROWDED = Pressure(
+    0, 31, 30.0, 1.0, 1.0, 0.9, 0.4, 11, 14, 52, 0.949, 0.871, 0.999, 7, 4.3, 0.0, 0.0, 0.4, False, False, 0.0
+)
 UNKNOWN = Gauge(None, None, None, None, None, 0)
 NEVER = Count(None, None, None)
 
@@ -112,7 +133,7 @@ def server(index: int = 0, **changes: object) -> ServerPart:
 
 def overload(columns: int = 60) -> Frame:
     """Qwen2.5-7B on an H200 with a pool of 86,896 tokens, 64 requests of 6,144 in and 2,048 out at once, after 2:31."""
-    return Frame(
+    frame = Frame(
         now_s=151.4,
         unix_s=1_760_000_151.4,
         start_unix_s=1_760_000_000.0,
@@ -177,7 +198,72 @@ def overload(columns: int = 60) -> Frame:
             Happening(147.0, "preemption", "preempted 1, running 12 → 11, KV 99.8 % → 92.1 %"),
         ),
         charts=overload_charts(columns),
+        staircase=Staircase(
+            events=(PreemptionEvent(147.0, 0, 1, "gauges", 0.998, 0.921, 0.077, 6_690, 12, 11, 51, 52),),
+            trigger_mean_ratio=0.996,
+            trigger_low_ratio=0.968,
+            freed_mean_tokens=6_529,
+            interval_mean_s=4.08,
+            interval_spread_s=1.4,
+            per_minute=14.2,
+            straightness=0.998,
+            steady=True,
+            cycle="admit, fill, preempt, refill: every 4.1 s ± 1.4, at KV 99.6 %, 6,529 tokens freed each time",
+            thrashing=1,
+        ),
+        recompute=Recompute(
+            method="write bytes, model shape",
+            since_start=258_309,
+            since_start_ratio=0.245,
+            per_preemption=6_981,
+            by_flops_tokens=286_000,
+            by_kv_tokens=241_573,
+        ),
+        roofline=Roofline(126e12, 2.67e12, 47.2, 0.127, 0.557, "NVIDIA H200", 989e12, 4.8e12),
+        account=KvAccount(
+            input_tokens=6_144,
+            output_tokens=2_048,
+            lengths_from="finished requests",
+            nominal=Expectation(64, 6.03, 5.28, -5.03, -4.33),
+            effective=Expectation(11, 1.037, 0.907, -0.038, 0.042),
+            asked_tokens=524_288,
+            oversubscription=6.03,
+            predicted_residents=10.6,
+            measured_residents=11,
+            growth_tokens_per_s=1_590,
+            full_in_s=2.8,
+            waste_tokens_per_request=0.0,
+            waste_tokens=88,
+        ),
+        queueing=Queueing(
+            running=Little(11.2, 0.714, 15.5, 11.0, 0.018),
+            waiting=Little(52.4, 0.714, 71.0, 50.7, 0.034),
+            trend="growing",
+            slope_per_s=0.02,
+            p_value=0.004,
+            waiting_share=0.717,
+        ),
+        wallclock=WallClock(120.0, 21.0, 7.0, 3.0, 0.00625, "steps that only decode", 15.0, 12.6, 0.157),
+        tail=Tail(240_361, 37, 99.99, "p99 ITL cannot show the 37 preemptions"),
+        energy=Energy(
+            63_900.0, "the cards' energy counters", 0.336, 0.083, 122.0, 0.23, 0.3, 0.25, (("power cap", 0.25),)
+        ),
+        growth=Growth(
+            phases=tuple(
+                PhaseParts(at, c, None, 30, q, 0.4, 0.1, 0.01, q + 0.51) for at, c, q in ((0, 1, 0.0), (1, 64, 48.1))
+            ),
+            queue_of_prefill_ratio=101.7,
+            queue_of_ttft_ratio=0.987,
+            prefill_factor=11.7,
+            frontend_factor=3.2,
+            queue_added_s=48.1,
+            crossing_unit="in flight",
+            crossed_at=64,
+        ),
+        own_ttft=OwnTtft(23, 48.75, 0.0522, 2.0, 23, 48.1, 0.473, 0.177),
+        pressure=CROWDED,
     )
+    return replace(frame, verdict=verdict(frame))
 
 
 def nothing_known(columns: int = 60) -> Frame:
@@ -186,7 +272,7 @@ def nothing_known(columns: int = 60) -> Frame:
     why = "connection refused (nothing listens there yet; vtop goes on trying)"
     status = Status("waiting", f"waiting for http://localhost:8000: try 3, {why}", fresh=False)
     charts = Charts(0.0, 5.0, *(none,) * 14, ())
-    return Frame(
+    frame = Frame(
         now_s=2.0,
         unix_s=1_760_000_002.0,
         start_unix_s=1_760_000_000.0,
@@ -223,6 +309,7 @@ def nothing_known(columns: int = 60) -> Frame:
         happenings=(),
         charts=charts,
     )
+    return replace(frame, verdict=verdict(frame))
 
 
 def idle(columns: int = 60) -> Frame:
@@ -230,9 +317,15 @@ def idle(columns: int = 60) -> Frame:
     busy = overload(columns)
     flat: Points = (None,) * (columns // 4) + (0.0,) * (columns - columns // 4)
     zero = Gauge(0, 0, 0, 0, 0, 120)
-    return replace(
+    frame = replace(
         busy,
         status=Status("idle", "idle: no request runs or waits"),
+        pressure=replace(CROWDED, waiting_share=0.0, running_share=0.0, silent_s=None, still_s=None, idle=True),
+        staircase=Staircase(),
+        recompute=Recompute(),
+        queueing=Queueing(),
+        tail=Tail(),
+        own_ttft=None,
         engines=(EnginePart(0, "0", 0, 0, 0.0, 0.0),),
         requests=replace(busy.requests, running=zero, waiting=zero, waiting_by_reason=(), finished=Count(0, 0.0, 0)),
         kv=replace(busy.kv, used=zero, used_tokens=0, room_tokens=86_896, mean_used_ratio=0.0),
@@ -253,6 +346,7 @@ def idle(columns: int = 60) -> Frame:
             marks=((columns // 4, "restart"),),
         ),
     )  # fmt: skip
+    return replace(frame, verdict=verdict(frame))
 
 
 def down(columns: int = 60) -> Frame:
@@ -267,13 +361,14 @@ def down(columns: int = 60) -> Frame:
         marks=((columns - gap, "outage"),),
     )
     lost = Happening(151.0, "outage", "no page: connection refused")
-    return replace(
+    frame = replace(
         busy,
         status=status,
         servers=(server(status=status, age_s=41.0, outages=1, tries=41),),
         happenings=(*busy.happenings, lost),
         charts=charts,
     )
+    return replace(frame, verdict=verdict(frame))
 
 
 def fleet(columns: int = 60) -> Frame:

@@ -69,7 +69,7 @@ def test_a_bar_shows_a_small_part_and_each_with_its_own_glyph() -> None:
         ("▓", "prefill"),
         ("░", "frontend"),
     ]
-    assert len(set(UNICODE.parts.values())) == len(set(ASCII.parts.values())) == 4
+    assert len(set(UNICODE.parts.values())) == len(set(ASCII.parts.values())) == 5
 
 
 def test_stairs_begin_at_the_left_edge_and_tick_where_they_rise() -> None:

@@ -118,17 +118,17 @@ def test_the_overload_reads_as_it_was() -> None:
     assert re.search(r"running +11 .*↑ 20", requests)
     assert re.search(r"preempt +37 ", requests)
     assert "≤ 82,470 of 86,896 tok · room ≥ 4,426" in draw("kv", frame, 78, 2)
-    ttft = draw("ttft", frame, 78, 5)
-    assert re.search(r"queue +48\.1 s .*98\.8 %", ttft)
+    ttft = draw("ttft", frame, 78, 6)
+    assert re.search(r"queue +48\.1 s .*98\.7 %", ttft)
     assert "≈ 52.3 s (estimate)" in ttft
     assert re.search(r"power +527 W .*of 700 W", draw("gpus", frame, 78, 2))
     assert re.search(r"queue +48\.1 s +40–50 s +> 60 s +> 60 s +23", draw("latencies", frame, 78, 8))
 
 
 def test_the_parts_of_ttft_follow_each_other() -> None:
-    lines = draw("ttft", frames.overload(), 78, 4).splitlines()
+    lines = draw("ttft", frames.overload(), 78, 5).splitlines()
     ends = 0
-    for line, glyph in zip(lines, "█▓░", strict=False):
+    for line, glyph in zip(lines, "█▓░·", strict=False):
         begin = line.index(glyph)
         assert begin == (ends or 18)
         ends = line.rindex(glyph) + 1
@@ -172,7 +172,7 @@ def test_what_is_old_is_faded_and_says_its_age() -> None:
     assert look.faded is not None
     assert used <= set(look.faded.styles.values())
     assert "stale 41 s ago" in draw("header", frame, 120, 1)
-    assert draw("status", frame, 120, 1).startswith("× DOWN  no answer for 41.0 s")
+    assert draw("status", frame, 120, 1).startswith("× STALE  no answer for 41.0 s")
 
 
 def test_cards_of_another_host_are_not_taken_for_the_servers() -> None:

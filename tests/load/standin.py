@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -47,11 +48,13 @@ def hanging(body: dict[str, Any]) -> Answer:
 class Standin(Server):
     """`bodies`: of the requests for tokens, as they came, with the server's clock at each."""
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: Reply, tls: ssl.SSLContext | None = None) -> None:
         super().__init__(Clock(), [])
         self.reply = reply
+        self.tls = tls
         self.read_bytes = 1 << 60  # nobody tells what was read
         self.bodies: list[dict[str, Any]] = []
+        self.heads: list[bytes] = []  # of all requests
         self.models = Answer(at((0.0, MODELS)), headers=JSON, framing="length", together=True)
         self.trials = 0
         self.in_flight = self.most_in_flight = self.gone = 0
@@ -61,7 +64,7 @@ class Standin(Server):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'http' if self.tls is None else 'https'}://127.0.0.1:{self.port}"
 
     def until(self, condition: Callable[[], bool], within_s: float = WITHIN_S) -> None:
         with self.news:
@@ -69,6 +72,7 @@ class Standin(Server):
 
     async def _converse(self, line: Line, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = await reader.readuntil(b"\r\n\r\n")
+        self.heads.append(head)
         length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0] or 0)
         body = json.loads(await reader.readexactly(length) or b"null")
         path = head.split(b" ")[1]
@@ -140,7 +144,7 @@ class Host:
 
     async def _up(self) -> None:
         self._listening = await self._loop.create_server(
-            self._line, "127.0.0.1", self.standin.port, backlog=1024, reuse_address=True
+            self._line, "127.0.0.1", self.standin.port, backlog=1024, reuse_address=True, ssl=self.standin.tls
         )
         self.standin.port = self._listening.sockets[0].getsockname()[1]
 
@@ -161,8 +165,8 @@ class Host:
 
 
 @contextmanager
-def standing_in(reply: Reply = whole) -> Iterator[Host]:
-    host = Host(Standin(reply))
+def standing_in(reply: Reply = whole, tls: ssl.SSLContext | None = None) -> Iterator[Host]:
+    host = Host(Standin(reply, tls))
     host.up()
     try:
         yield host

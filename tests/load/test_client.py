@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import resource
-import shutil
 import signal
 import socket
 import ssl
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -395,8 +394,65 @@ async def test_too_many_open_files_are_this_machines_limit() -> None:
     with no_more_files():
         exchange = await ask(Client("http://127.0.0.1:9", clock=Clock()))
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    assert exchange.error == "connect"
-    assert exchange.detail == f"client limit: no more open files than {limit} (0 connections); see ulimit -n"
+    assert exchange.error == "client_limit"
+    assert exchange.detail == f"no more open files than {limit} (0 connections); see ulimit -n"
+
+
+@pytest.mark.parametrize(
+    ("code", "what"),
+    [
+        (errno.ENFILE, "this machine has no more open files (1 connections)"),
+        (errno.ENOBUFS, "this machine has no memory for another socket (1 connections)"),
+        (errno.EADDRNOTAVAIL, "no local port is free (1 connections)"),
+    ],
+)
+async def test_what_this_machine_lacks_for_another_connection_is_no_failure_of_the_server(
+    code: int, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def exhausted(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    async with serving(monkeypatch.setattr, HANGS) as server:
+        client = client_of(server)
+        hanging = asyncio.ensure_future(ask(client))
+        await server.hanging.wait()
+        monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", exhausted)
+        exchange = await ask(client)
+        client.abort()
+        await hanging
+    assert exchange.error == "client_limit"
+    assert (exchange.detail or "").startswith(what)
+
+
+async def test_a_socket_that_the_kernel_has_no_memory_for_is_this_machines_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving(monkeypatch.setattr, HANGS) as server:
+        client = client_of(server)
+        asking = asyncio.ensure_future(ask(client))
+        await server.hanging.wait()
+        (connection,) = client._all
+        connection.connection_lost(OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS)))
+        exchange = await asking
+        connection.abort()
+    assert (exchange.error, exchange.detail) == ("client_limit", "this machine has no memory for another socket")
+
+
+@pytest.mark.parametrize("order", [("::1", "127.0.0.1"), ("127.0.0.1", "::1")])
+async def test_a_machine_without_ipv6_has_ports_all_the_same(
+    order: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def both(*_: object, **__: object) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, 9)) for host in order]
+
+    async def refused(_: object, host: str, port: int) -> None:
+        code = errno.EADDRNOTAVAIL if ":" in host else errno.ECONNREFUSED
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", both)
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", refused)
+    exchange = await ask(Client("http://twice:9", clock=Clock()))
+    assert (exchange.error, exchange.detail) == ("connect", "connection refused")
 
 
 # --- ends
@@ -537,19 +593,6 @@ async def test_an_error_of_our_own_is_a_traceback(monkeypatch: pytest.MonkeyPatc
 
 
 # --- TLS
-
-
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate for 127.0.0.1 and its key, in one file."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed: no certificate to test with")
-    pem = tmp_path_factory.mktemp("tls") / "both.pem"
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=vtop"
-    more = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(pem), "-out", f"{pem}.crt"]
-    subprocess.run([*command.split(), *more], check=True, capture_output=True)
-    pem.write_text(pem.read_text() + Path(f"{pem}.crt").read_text())
-    return pem
 
 
 def server_tls(certificate: Path) -> ssl.SSLContext:

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.load.faults import Answer
-from tests.load.standin import Host, hanging, refusal, standing_in, whole
+from tests.load.standin import Host, hanging, held, refusal, standing_in, whole
 from vtop.load import conductor as conducting
 from vtop.load import worker
 from vtop.load.conductor import Conductor
+from vtop.load.orders import Pulse
 from vtop.load.probe import Door
 from vtop.load.spec import phases
-from vtop.recording.events import Event, Load, Note, Request
+from vtop.recording.events import FORMAT, Event, Load, Note, Request, Start, Target, decode, encode
+from vtop.recording.events import Host as HostLine
+from vtop.session.frame import LoadPart
+from vtop.session.session import Session
 
 WITHIN_S = 20.0
 TINY = "in=8 out=2"
@@ -65,13 +73,23 @@ class Run:
     def states(self, phase: int = 0) -> list[str]:
         return [event.state for event in self.events if isinstance(event, Load) and event.phase == phase]
 
+    def part(self, phase: int = 0) -> LoadPart:
+        """What the screen would show of a phase."""
+        start = Start(t=0.0, format=FORMAT, vtop="", unix_s=0.0, servers=(Target(url="http://a"),), interval_s=1.0)
+        session = Session(start)
+        for number, event in enumerate(self.events):
+            session.apply(decode(encode(msgspec.structs.replace(event, t=float(number)))))
+        part = session.load.part_of(phase, float(len(self.events)))
+        assert part is not None
+        return part
+
     @property
     def reasons(self) -> list[str | None]:
         return [event.reason for event in self.events if isinstance(event, Load) and event.state == "end"]
 
     @property
     def pids(self) -> list[int]:
-        return [work.process.pid for work in self.conductor._works]
+        return self.conductor.pids
 
 
 def alive(pid: int) -> bool:
@@ -151,6 +169,17 @@ def test_phases_come_one_after_another_with_a_gap_to_settle() -> None:
         assert [going.states(phase) for phase in range(2)] == [["begin", "end"]] * 2
         last_s = max(request.end_s or 0.0 for request in going.requests(0))
         assert min(request.sent_s or 0.0 for request in going.requests(1)) >= last_s + 0.3
+
+
+def test_how_a_worker_did_in_the_phase_before_is_not_said_of_the_next() -> None:
+    with standing_in() as host, run(host, f"c=2 n=2 {TINY} workers=2", f"c=2 for=1.2s {TINY}", settle_s=0.3) as going:
+        going.until(lambda: going.states(0) == ["begin", "end"])
+        for work in going.conductor._crew.works:
+            work.pulse = Pulse(9.0, 9.0, 9.0)
+        going.to_its_end()
+        told = [event for event in going.events if isinstance(event, HostLine)]
+        assert told
+        assert all(line.load_lag_max_s is not None and line.load_lag_max_s < 9.0 for line in told)
 
 
 def test_the_time_to_measure_begins_when_all_warm_up_is_over() -> None:
@@ -308,25 +337,43 @@ def test_a_worker_that_breaks_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
         assert going.conductor.failed == "a load process ended unexpectedly (exit code 1)"
 
 
-def test_too_few_open_files_are_said_with_what_to_do() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-
-    def few() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (32, 40))
-
+@contextmanager
+def files_of_a_worker(most: int) -> Iterator[None]:
+    """Workers that are started meanwhile may have no more open files than so many."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     start: Any = subprocess.Popen
 
     def popen(*args: Any, **more: Any) -> Any:
+        few = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (32, most))
         return start(*args, preexec_fn=few, **more)
 
-    with pytest.MonkeyPatch.context() as patch, standing_in() as host:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subprocess, "Popen", popen)
-        with run(host, f"c=50 n=50 {TINY}") as going:
-            going.to_its_end()
-            failed = going.conductor.failed or ""
-            assert failed.startswith("c=50 needs 50 connections in a process; client limit: no more open files than 40")
-            assert "ulimit -n" in failed
-    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, hard)
+        yield
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == limits
+
+
+def test_too_few_open_files_are_said_with_what_to_do() -> None:
+    with files_of_a_worker(40), standing_in() as host, run(host, f"c=50 n=50 {TINY}") as going:
+        going.to_its_end()
+        failed = going.conductor.failed or ""
+        assert failed.startswith("c=50 needs 50 connections in a process; client limit: no more open files than 40")
+        assert "ulimit -n" in failed
+
+
+def test_files_that_run_out_in_the_midst_of_a_phase_are_the_clients_failure_and_mark_the_phase() -> None:
+    with files_of_a_worker(90), standing_in(held) as host, run(host, f"rate=400 n=120 {TINY}") as going:
+        going.until(lambda: len(going.requests()) == 120)
+        host.answer()
+        going.to_its_end()
+        errors = Counter(request.error for request in going.requests())
+        assert errors.keys() == {None, "client_limit"}
+        assert 64 < errors[None] < 90
+        ends = [event for event in going.events if isinstance(event, Request) and event.error is not None]
+        said = r"no more open files than 90 \(\d+ connections\); see ulimit -n"  # one may be about to be opened
+        assert all(re.fullmatch(said, end.detail or "") for end in ends)
+        assert going.part().limited == f"{errors['client_limit']} failed here: {ends[0].detail}"
+        assert going.reasons == ["done"]
 
 
 PARENT = """

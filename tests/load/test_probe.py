@@ -47,6 +47,18 @@ def test_a_server_that_is_not_up_is_told_from_one_that_cannot_be_loaded() -> Non
             probe.model(door(host))
 
 
+def test_a_user_and_password_of_the_address_and_headers_go_along() -> None:
+    with standing_in() as host:
+        url = host.standin.url
+        probe.model(Door(url, basic=("me", "päss")))
+        probe.model(Door(url, bearer="sesame", headers=(("X-Tenant", "blue"),)))
+        probe.model(Door(url, bearer="sesame", headers=(("Authorization", "Digest x"),)))
+        basic, bearer, given = (head.split(b"\r\n") for head in host.standin.heads)
+    assert b"authorization: Basic bWU6cMOkc3M=" in basic
+    assert {b"authorization: Bearer sesame", b"x-tenant: blue"} <= set(bearer)
+    assert [line for line in given if line.startswith(b"authorization")] == [b"authorization: Digest x"]
+
+
 def test_without_tokenize_there_are_ids_all_the_same_and_chat_says_what_it_lacks() -> None:
     with standing_in() as host:
         assert probe.vocabulary(door(host), "tiny") == tuple(VOCABULARY)

@@ -2,20 +2,13 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.load.test_dataset import TRACE, one, parsed
 from vtop.errors import VtopError
-from vtop.load.phase import Phase
-from vtop.load.prompts import NONCE_TOKENS, WORDS, Item, Prompts, parse, read
-from vtop.load.spec import phases
-
-
-def one(text: str) -> Phase:
-    (phase,) = phases([text])
-    return phase
+from vtop.load.prompts import NONCE_TOKENS, WORDS, Prompts
 
 
 def prompts(text: str, entropy: str = "run a", **more: Any) -> Prompts:
@@ -32,10 +25,6 @@ def content(made: Prompts, k: int) -> str:
     (message,) = json.loads(made.payload(k))["messages"]
     assert message["role"] == "user"
     return str(message["content"])
-
-
-def parsed(text: str, phase: str = "c=1 dataset=d") -> tuple[Item, ...]:
-    return parse(text.encode(), one(phase), "d.jsonl")
 
 
 def word_tokens(extra: int = 0, double: tuple[str, ...] = ()) -> Callable[[str], int]:
@@ -263,81 +252,6 @@ def test_token_ids_do_not_go_to_chat() -> None:
         prompts("c=1 dataset=d api=chat", items=parsed('{"prompt": [1, 2]}'))
 
 
-SHAREGPT = [
-    {"id": "a", "conversations": [{"from": "human", "value": "First?"}, {"from": "gpt", "value": "Yes."}]},
-    {"id": "b", "conversations": []},
-    {"id": "c", "conversations": [{"from": "system", "value": "x"}, {"from": "user", "value": "Second?"}]},
-]
-
-
-@pytest.mark.parametrize("indent", [None, 2])
-def test_sharegpt_gives_the_first_question_of_each_conversation(indent: int | None) -> None:
-    assert [item.text for item in parsed(json.dumps(SHAREGPT, indent=indent))] == ["First?", "Second?"]
-
-
-def test_sharegpt_may_come_in_lines_and_with_a_byte_order_mark() -> None:
-    text = "\ufeff" + "\r\n".join(map(json.dumps, SHAREGPT))
-    assert [item.text for item in parsed(text)] == ["First?", "Second?"]
-
-
-@pytest.mark.parametrize(
-    ("line", "what"),
-    [
-        ("{", "truncated"),
-        ("hello", "malformed"),
-        ("[1]", "Expected `object`"),
-        ('{"text": "a"}', 'neither "prompt" nor "input"'),
-        ('{"prompt": ""}', "the prompt is empty"),
-        ('{"prompt": 7}', "$.prompt"),
-        ('{"input": "7"}', "$.input"),
-        ('{"input": 0}', "a prompt of 0 tokens; write 1 or more"),
-        ('{"input": 5, "output": 0}', "an output of 0 tokens; write 1 or more"),
-        ('{"input": 600, "hash_ids": [1, 2, 3]}', "3 hash_ids of 512 tokens are more than 600 tokens; write block="),
-    ],
-)
-def test_a_malformed_line_is_named_by_its_number(line: str, what: str) -> None:
-    with pytest.raises(VtopError) as raised:
-        parsed('{"prompt": "a"}\n\n' + line + '\n{"prompt": "b"}')
-    assert str(raised.value).startswith("d.jsonl line 3: ")
-    assert what in str(raised.value)
-    assert "\n" not in str(raised.value)
-
-
-def test_a_malformed_entry_is_named_by_its_number() -> None:
-    with pytest.raises(VtopError, match=r"d\.jsonl entry 2: .*\$\.conversations"):
-        parsed(json.dumps([SHAREGPT[0], {"conversations": 3}]))
-    with pytest.raises(VtopError, match=r"d\.jsonl: .*expected a JSON array"):
-        parsed('[{"prompt": "a"}, {"pro')
-
-
-@pytest.mark.parametrize("text", ["", "  \n", "[]", '[{"conversations": []}]'])
-def test_a_file_without_a_request_is_an_error(text: str) -> None:
-    with pytest.raises(VtopError, match=r"d\.jsonl: no request in it"):
-        parsed(text)
-
-
-def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(VtopError, match="no such file or directory; expected a file of requests"):
-        read(one(f"c=1 dataset={tmp_path}/none.jsonl"))
-    file = tmp_path / "a, b.jsonl"
-    file.write_text('{"prompt": "a"}')
-    assert read(one(f'c=1 dataset="{file}"')) == (Item(text="a"),)
-    assert read(one("c=1")) == ()
-
-
-TRACE = """{"timestamp": 2000, "input_length": 1100, "output_length": 5, "hash_ids": [0, 1, 3]}
-{"timestamp": 0, "input_length": 1300, "output_length": 500, "hash_ids": [0, 1, 2]}
-{"timestamp": 500.5, "input_length": 700, "output_length": 9}
-{"timestamp": 500.5, "input_length": 1400, "output_length": 9, "hash_ids": [0]}
-"""
-
-
-def test_a_trace_is_read_in_the_order_of_its_times() -> None:
-    items = parsed(TRACE, "trace=t")
-    assert [item.at_s for item in items] == [0, 0.5005, 0.5005, 2.0]
-    assert [(item.input_tokens, item.output_tokens) for item in items] == [(1300, 500), (700, 9), (1400, 9), (1100, 5)]
-
-
 def test_a_trace_shares_the_blocks_that_its_hashes_share() -> None:
     made = prompts("trace=t", items=parsed(TRACE, "trace=t"))
     first, alone, begun, last = (ids(made, k) for k in range(4))
@@ -366,12 +280,28 @@ def test_a_trace_with_small_blocks_says_so_by_block() -> None:
     assert len(prompt) == 40
 
 
-def test_a_trace_lacks_nothing() -> None:
-    with pytest.raises(VtopError, match=r"d\.jsonl line 1: a trace's line has timestamp \(in ms\)"):
-        parsed('{"input_length": 5, "output_length": 5}', "trace=t")
-
-
 def test_a_trace_can_be_a_dataset_without_its_times() -> None:
     made = prompts("c=4 dataset=t", items=parsed(TRACE))
     assert [made.asked(k)[0] for k in range(4)] == [1100, 1300, 700, 1400]
     assert ids(made, 0)[:1024] == ids(made, 1)[:1024]
+
+
+def test_blocks_that_chat_does_not_share_are_said() -> None:
+    line = '{"input": 40, "output": 5, "hash_ids": [7]}'
+    made = prompts("c=1 n=1 dataset=d api=chat", items=parsed(line), count_tokens=word_tokens(5))
+    assert made.caveats == (
+        "the dataset's hash_ids are left out, no two prompts share blocks; api=completions shares them",
+    )
+    assert prompts("c=1 n=1 dataset=d", items=parsed(line)).caveats == ()
+
+
+def test_a_trace_in_seconds_that_is_read_as_milliseconds_is_said() -> None:
+    def caveats(field: str, step: float) -> tuple[str, ...]:
+        lines = (f'{{"{field}": {k * step}, "input_length": 5, "output_length": 5}}' for k in range(3601))
+        return prompts("trace=t", items=parsed("\n".join(lines), "trace=t")).caveats
+
+    assert caveats("timestamp", 1) == (
+        "the trace's 3,601 requests are due within 3.6 s (timestamp is read as milliseconds, seconds are timestamp_s)",
+    )
+    for field, step in (("timestamp_s", 1), ("timestamp", 1000), ("timestamp", 0)):
+        assert caveats(field, step) == ()

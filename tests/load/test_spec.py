@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtop.errors import VtopError
-from vtop.load.phase import Lengths, Phase, highest_percentile, samples_needed, thin
+from vtop.load.phase import Lengths, Phase, thin
 from vtop.load.spec import WORDS, Slo, phases, slo, sweep
+from vtop.samples import samples_needed
 
 
 def one(text: str) -> Phase:
@@ -281,13 +282,6 @@ def test_a_sweep_takes_any_word() -> None:
 def test_a_sweep_names_itself_in_an_error() -> None:
     with pytest.raises(VtopError, match=r"sweep 'c=1,x in=1024 out=256': 'x' has no ="):
         sweep("1,x")
-
-
-@pytest.mark.parametrize(("percentile", "samples"), [(0.9, 44), (0.95, 90), (0.99, 459), (0.999, 4603)])
-def test_a_percentile_needs_its_samples(percentile: float, samples: int) -> None:
-    assert samples_needed(percentile) == samples
-    assert highest_percentile(samples) == percentile
-    assert (highest_percentile(samples - 1) or 0) < percentile
 
 
 def test_a_phase_too_short_for_its_p99_says_so() -> None:

@@ -6,13 +6,14 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from itertools import count
+from itertools import count, pairwise
 from typing import Any, cast
 
 import pytest
 
 from tests.load.faults import DONE, token, usage
 from vtop.load import running as module
+from vtop.load.backlog import AT_ONCE
 from vtop.load.client import Client
 from vtop.load.exchange import Exchange
 from vtop.load.orders import Aim, News, Steady
@@ -146,6 +147,17 @@ async def test_as_many_in_flight_as_wanted_and_the_next_when_one_is_answered() -
         assert sorted(phase.told.requests) == [0, 1, 2, 3, 4]
 
 
+async def test_many_are_sent_a_few_at_a_time_so_that_answers_are_read_between() -> None:
+    number = 5 * AT_ONCE
+    async with begun(f"c={number} n={number}") as (phase, _):
+        flying: list[int] = [0]
+        async with asyncio.timeout(5.0):
+            while len(phase.far.flying) < number:
+                await asyncio.sleep(0)
+                flying.append(len(phase.far.flying))
+        assert max(b - a for a, b in pairwise(flying)) == AT_ONCE
+
+
 async def test_raised_at_once_and_lowered_as_answers_come_no_request_lost() -> None:
     async with begun("c=2 n=40") as (phase, going):
         await phase.until(lambda: len(phase.far.flying) == 2)
@@ -254,7 +266,7 @@ async def test_failures_while_another_is_being_answered_end_nothing(monkeypatch:
 
 async def test_beyond_the_cap_requests_wait_and_the_wait_is_on_record() -> None:
     async with begun("rate=1000 n=10 max=3 arrival=constant") as (phase, going):
-        await phase.until(lambda: len(phase.running._queue) == 7)
+        await phase.until(lambda: len(phase.running._queue) == 7 and len(phase.far.flying) == 3)
         assert phase.far.most == 3
         released_s = clock()
         assert await phase.answering(going) == ("done", 0)

@@ -14,6 +14,7 @@ from vtop.session.frame import Frame, View
 from vtop.session.session import Session
 
 RECORDINGS = sorted((Path(__file__).parents[2] / "recordings").glob("*.jsonl*"))
+SMALL = sorted((Path(__file__).parents[1] / "recordings").glob("*.jsonl*"))
 
 TTFT_LE = (0.01, 0.1, 1.0, 10.0)
 SLOW_LE = (0.3, 1.0, 60.0)  # of queue, prefill, decode, inference and e2e
@@ -25,9 +26,13 @@ HISTOGRAMS = {
     "request_prefill_time_seconds": SLOW_LE,
     "request_decode_time_seconds": SLOW_LE,
     "request_inference_time_seconds": SLOW_LE,
+    "request_prompt_tokens": (10.0, 1000.0),
+    "request_generation_tokens": (10.0, 1000.0),
+    "request_num_preemptions": (1.0, 2.0, 5.0, 10.0),
     "iteration_tokens_total": (1.0, 8.0, 64.0),
 }
 COUNTERS = ("prompt_tokens", "generation_tokens", "num_preemptions", "prefix_cache_queries", "prefix_cache_hits")
+COUNTERS += ("estimated_flops_per_gpu", "estimated_read_bytes_per_gpu", "estimated_write_bytes_per_gpu")
 
 
 class Engine:
@@ -51,8 +56,18 @@ class Engine:
             (name,) = [name for name in HISTOGRAMS if name.startswith(short)]
             self.observed[name].append(value)
 
-    def finish(self, *, queue: float = 0.0, prefill: float = 0.1, decode: float = 1.0, frontend: float = 0.01) -> None:
-        """One request ends; all times in seconds."""
+    def finish(
+        self,
+        *,
+        queue: float = 0.0,
+        prefill: float = 0.1,
+        decode: float = 1.0,
+        frontend: float = 0.01,
+        prompt: float = 100.0,
+        output: float = 20.0,
+        preemptions: float = 0.0,
+    ) -> None:
+        """One request ends; all times in seconds, lengths in tokens."""
         self.finished["stop"] += 1
         self.observe(
             request_queue=queue,
@@ -60,6 +75,9 @@ class Engine:
             request_decode=decode,
             request_inference=prefill + decode,
             e2e=queue + prefill + decode + frontend,
+            request_prompt=prompt,
+            request_generation=output,
+            request_num=preemptions,
         )
 
 
@@ -68,6 +86,7 @@ class Server:
 
     def __init__(self, engines: Iterable[str] = ("0",), *, started_s: float = 1000.0, model: str = "m") -> None:
         self.model = model
+        self.pool_tokens: int | None = None  # of each engine, in blocks of 16
         self.started_s = started_s
         self.engines = {name: Engine() for name in engines}
         self.without: set[str] = set()  # families that the page lacks
@@ -122,6 +141,10 @@ class Server:
                 values[f"vllm:{name}_count{labels(e)}"] = float(len(seen))
                 values[f"vllm:{name}_sum{labels(e)}"] = float(sum(seen))
             family(f"vllm:{name}", "histogram", values)
+        if self.pool_tokens is not None:
+            sizes = {"block_size": 16, "kv_cache_size_tokens": self.pool_tokens}
+            values = {f"vllm:cache_config_info{labels(e, **sizes)}": 1.0 for e in self.engines}
+            family("vllm:cache_config_info", "gauge", values)
         family("process_start_time_seconds", "gauge", {"process_start_time_seconds": self.started_s})
         return "\n".join(lines) + "\n" + extra
 
@@ -175,6 +198,12 @@ def fold(start: Start, events: Iterable[AnyEvent], until: float = float("inf")) 
         if event.t <= until:
             session.apply(event)
     return session
+
+
+def recorded(name: str) -> Session:
+    """A recording that comes with vtop, or one for the tests only, read to its end."""
+    (path,) = [path for path in (*RECORDINGS, *SMALL) if path.name.partition(".")[0] == name]
+    return fold(*read(path))
 
 
 def read(path: Path) -> tuple[Start, list[AnyEvent]]:

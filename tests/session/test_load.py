@@ -177,6 +177,27 @@ def test_a_busy_load_process_is_said() -> None:
     assert "core" in (part(load(1, "begin"), Host(t=2, at_s=2, load_cpu_ratio=0.97)).limited or "")
 
 
+def test_a_request_that_this_machine_could_not_send_marks_the_phase() -> None:
+    short = Request(t=3, id=1, phase=0, due_s=2.0, end_s=2.5, error="client_limit", detail="no more open files than 99")
+    found = part(load(1, "begin"), short)
+    assert found.failed_by_class == (("client_limit", 1),)
+    assert found.limited == "1 failed here: no more open files than 99"
+    assert part(load(1, "begin"), msgspec.structs.replace(short, warmup=True)).limited is not None
+    assert part(load(1, "begin"), failed(6.0, 0, "connect")).limited is None
+
+
+def test_a_phase_is_not_limited_by_what_the_client_did_before_or_afterwards() -> None:
+    busy = Host(t=5, at_s=5, load_cpu_ratio=0.97)
+    assert part(load(1, "begin"), load(4, "end"), load(6, "begin", phase=1), busy).limited is None
+    assert part(load(1, "begin"), busy, load(6, "end")).limited is not None
+
+
+def test_a_line_about_the_machine_says_nothing_of_the_load() -> None:
+    of_load, of_machine = Host(t=2, at_s=2, load_cpu_ratio=0.97), Host(t=3, at_s=3, cpu_ratio=0.5, vtop_cpu_ratio=0.1)
+    found = part(load(1, "begin"), of_load, of_machine)
+    assert (found.cpu_ratio, found.limited is not None) == (0.97, True)
+
+
 def test_a_change_of_target_is_seen_from_its_line_on() -> None:
     events = (load(1, "begin"), load(5, "change", concurrency=3))
     assert part(*events, at=4.0).concurrency == 2

@@ -25,8 +25,8 @@ def test_every_number_stands_in_the_frame(number: Number) -> None:
     # cards are the one list inside a part: their numbers are named without it
     inside: list[type] = [Frame]
     for name in number.field.split("."):
-        hints = [typing.get_type_hints(kind, vars(frame)) for kind in inside]
-        hints += [typing.get_type_hints(frame.GpuPart, vars(frame))] if frame.Gpus in inside else []
+        hints = [typing.get_type_hints(kind) for kind in inside]
+        hints += [typing.get_type_hints(frame.GpuPart)] if frame.Gpus in inside else []
         found = [hint[name] for hint in hints if name in hint]
         assert found, f"{number.field}: there is no {name}"
         inside = [part for hint in found for part in _parts(hint)]

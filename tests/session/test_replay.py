@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.session.made import RECORDINGS, Log, Server, card, fold, read
-from vtop.recording import AnyEvent, End, Event, Identity, LiveRecording, Mark, Note, Start
+from tests.session.scheduler import SHAPE
+from vtop.recording import AnyEvent, End, Event, Identity, LiveRecording, Load, Mark, Note, Request, Start
 from vtop.session.frame import Frame, View
 
 VIEWS = (View(), View(window_s=20.0, columns=7), View(window_s=60.0, columns=60), View(window_s=3600.0, columns=44))
@@ -81,12 +82,55 @@ def test_asking_again_or_in_any_order_changes_nothing() -> None:
 
 # what may happen in a session, one step a second or so
 STEPS = st.one_of(
-    st.sampled_from(["page", "work", "work", "finish", "preempt"]),
+    st.sampled_from(["page", "work", "work", "finish", "preempt", "throw out", "decode", "decode", "drain"]),
     st.sampled_from(["restart", "outage", "pause", "late", "blind", "sick", "mark", "note", "identity", "gpu"]),
     st.sampled_from(
         ["gpu", "gpu comes", "gpu goes", "engine comes", "engine goes", "lack", "old names", "nan", "junk"]
     ),
+    st.sampled_from(["load", "ask", "ask", "answer", "answer", "answer", "pool"]),
 )
+
+
+class OwnLoad:
+    """Phases of vtop's own load, one after another: begun, warm, changed, ended; requests sent and answered."""
+
+    def __init__(self) -> None:
+        self.number = -1
+        self.state = "end"
+        self.open: list[Request] = []
+        self.asked = 0
+
+    def load(self, size: int, server: int) -> Load:
+        after = {"end": "begin", "begin": "steady", "steady": "change", "change": "end"}
+        self.state = after[self.state]
+        self.number += self.state == "begin"
+        many = {"concurrency": size + 1} if self.number % 3 else {"rate_per_s": 0.5 * (size + 1)}
+        return Load(
+            phase=self.number,
+            state=self.state,
+            spec=f"c={size}",
+            shape="closed" if self.number % 3 else "open",
+            server=server,
+            input_tokens=(100, 100 + size // 4),
+            output_tokens=(20, 20),
+            **many,
+        )
+
+    def ask(self, at_s: float) -> Request:
+        self.asked += 1
+        self.open.append(Request(id=self.asked, phase=self.number, due_s=at_s - 0.1, sent_s=at_s))
+        return self.open[-1]
+
+    def answer(self, at_s: float, size: int) -> Request | None:
+        if not self.open:
+            return None
+        asked = self.open.pop(0)
+        first_s = min(at_s, (asked.sent_s or 0.0) + 0.1 * size)
+        timings = {"queue_time_ms": 20.0 * size, "time_to_first_token_ms": 30.0} if size % 2 else None
+        error = "timeout" if size == 0 else None
+        return msgspec.structs.replace(
+            asked, first_s=first_s, last_s=at_s, end_s=at_s, timings=timings, error=error, output_tokens=20
+        )
 
 
 @st.composite
@@ -94,19 +138,24 @@ def stories(draw: st.DrawFn) -> Log:
     count = draw(st.integers(1, 3))
     log = Log(count)
     servers = [Server() for _ in range(count)]
-    cards, at_s = [card()], 0.0
+    cards, at_s, own = [card()], 0.0, OwnLoad()
+    for server in servers:
+        server.pool_tokens = draw(st.sampled_from([None, 1600, 3200]))
+    if draw(st.booleans()):
+        log.add(own.load(3, 0), 0.0)
     for step, which, size in draw(
         st.lists(st.tuples(STEPS, st.integers(0, 2), st.integers(0, 5)), min_size=5, max_size=40)
     ):
         number = which % count
         server = servers[number]
         engine = server.engine
-        at_s = round(at_s + (0.4 if step in ("gpu", "mark", "note") else 1.0), 3)
+        at_s = round(at_s + (0.4 if step in ("gpu", "mark", "note", "load", "ask", "answer") else 1.0), 3)
         took_s, health, extra = 0.01, 200, ""
         match step:
             case "work":
                 engine.running, engine.waiting, engine.kv = float(size), float(5 - size), size / 10
                 engine.count(prompt_tokens=100.0 * size, generation_tokens=10.0 * size, prefix_cache_queries=100.0)
+                engine.count(estimated_write_bytes_per_gpu=22528.0 * 110 * size, estimated_flops_per_gpu=1e9 * size)
                 for _ in range(size):
                     engine.observe(iteration=12.0, time_to_first=0.05 * size, inter_token=0.02)
             case "finish":
@@ -114,6 +163,17 @@ def stories(draw: st.DrawFn) -> Log:
                     engine.finish(queue=0.2 * size, frontend=0.01 * size)
             case "preempt":
                 engine.count(num_preemptions=float(size))
+            case "throw out":
+                engine.running, engine.waiting = max(0.0, engine.running - 1 - size % 2), engine.waiting + 1 + size % 2
+                engine.kv = 0.97 - size / 100
+                engine.count(num_preemptions=float(size > 3))
+            case "decode":
+                engine.count(generation_tokens=7 * engine.running)
+                engine.count(estimated_write_bytes_per_gpu=(22528.0 + 8192.0) * 7 * engine.running)
+                for _ in range(7):
+                    engine.observe(iteration=engine.running)
+            case "drain":
+                engine.running = engine.waiting = engine.kv = 0.0
             case "restart":
                 server.restart(["0", "1"] if size == 5 else ["0"])
             case "outage":
@@ -126,8 +186,34 @@ def stories(draw: st.DrawFn) -> Log:
                     cards.append(card(len(cards), serving=size > 3))
                 elif step == "gpu goes" and cards:
                     cards.pop(size % len(cards))
-                log.gpu(at_s, *[msgspec.structs.replace(one, power_w=100.0 * size or None) for one in cards])
+                watts, joules = 100.0 * size or None, 200.0 * at_s if size != 4 else None
+                words = ("power cap",) if size > 3 else ()
+                log.gpu(
+                    at_s,
+                    *[
+                        msgspec.structs.replace(
+                            one, power_w=watts, power_limit_w=400.0, energy_j=joules, throttle=words
+                        )
+                        for one in cards
+                    ],
+                )
                 continue
+            case "load":
+                log.add(own.load(size, number), at_s)
+                continue
+            case "ask":
+                log.add(own.ask(at_s), at_s)
+                continue
+            case "answer":
+                answered = own.answer(at_s, size)
+                if answered is None:
+                    continue
+                log.add(answered, at_s + 0.001)
+                if answered.error is None:
+                    engine.finish(queue=0.02 * size, prefill=0.03)
+                at_s = round(at_s + 0.3, 3)
+            case "pool":
+                server.pool_tokens = 1600 * size or None
             case "engine comes":
                 server.engines.setdefault(str(size), type(engine)())
             case "engine goes" if len(server.engines) > 1:
@@ -142,7 +228,8 @@ def stories(draw: st.DrawFn) -> Log:
                 log.add(Mark(text="here") if step == "mark" else Note(source="gpu", text="NVML is gone"), at_s)
                 continue
             case "identity":
-                log.add(Identity(server=number, version=f"0.{size}", max_model_len=100 + size), at_s)
+                shape = SHAPE if size % 2 else None
+                log.add(Identity(server=number, version=f"0.{size}", max_model_len=100 + size, shape=shape), at_s)
                 continue
             case "blind":
                 log.page(at_s, "process_start_time_seconds 5\n", server=number)

@@ -1,10 +1,48 @@
-"""The command line on record: everything that was asked, no secret."""
+"""How a session begins: nothing is made of what cannot be; the command line is on record, with no secret."""
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
+
 import pytest
 
-from vtop.sources.attach import struck_out
+from vtop.errors import VtopError
+from vtop.recording import End, Host, Start, Target
+from vtop.recording.events import AnyEvent
+from vtop.sources import host
+from vtop.sources.attach import Attachment, struck_out
+from vtop.sources.connection import Access
+
+WITHIN_S = 20.0
+FAR = Target(url="https://192.0.2.7", local=False)
+
+
+def test_no_file_is_made_where_a_server_cannot_be_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+    with pytest.raises(VtopError, match="SSL_CERT_FILE"):
+        Attachment([FAR], [Access()], path=tmp_path / "new.jsonl")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_session_tells_of_the_machine_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "EVERY_S", 0.01)
+    attachment = Attachment([FAR], [Access()], watch=False)
+    told = threading.Event()
+
+    def listen(event: AnyEvent) -> None:
+        if isinstance(event, Host):
+            told.set()
+
+    attachment.recording.listen(listen)
+    attachment.start()
+    assert told.wait(WITHIN_S)
+    attachment.stop("quit")
+    start, first, *_, end = attachment.recording.take()
+    assert isinstance(start, Start)
+    assert isinstance(first, Host)
+    assert first.vtop_cpu_ratio is not None
+    assert isinstance(end, End)
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
+import json
 import socket
 import ssl
 import struct
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -200,6 +199,18 @@ def test_who_answers_is_asked_once() -> None:
     assert who.models == ("lora", "m")
     assert who.max_model_len == 4096  # a LoRA adapter's row says null
     assert who.note is None
+
+
+def test_a_given_shape_stands_in_for_a_config_that_cannot_be_read(tmp_path: Path) -> None:
+    given = {"hidden_size": 64}
+    with serving(vllm) as server:
+        (who,) = of(once(server.url, shape=given), Identity)
+    assert who.shape == given
+    (tmp_path / "config.json").write_text('{"hidden_size": 128, "secret": "no"}')
+    body = json.dumps({"data": [{"id": "m", "root": str(tmp_path), "max_model_len": 4096}]}).encode()
+    with serving(lambda path, _: Reply(200, body) if path == "/v1/models" else vllm(path)) as server:
+        (who,) = of(once(server.url, shape=given), Identity)
+    assert who.shape == {"hidden_size": 128}
 
 
 def test_once_says_whether_the_server_answered() -> None:
@@ -573,18 +584,6 @@ def test_https_to_a_server_that_speaks_http_is_a_tls_outage() -> None:
         outage = the_outage(once(server.url.replace("http:", "https:")))
     assert outage.reason == "tls"
     assert "not https?" in outage.detail
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed: no certificate to test with")
-    pem = tmp_path_factory.mktemp("tls") / "both.pem"
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=vtop"
-    more = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(pem), "-out", f"{pem}.crt"]
-    subprocess.run([*command.split(), *more], check=True, capture_output=True)
-    pem.write_text(pem.read_text() + Path(f"{pem}.crt").read_text())
-    return pem
 
 
 def test_a_certificate_must_be_trusted_unless_told_otherwise(certificate: Path) -> None:

@@ -239,7 +239,7 @@ async def test_s_saves_a_picture_that_is_xml_and_needs_no_network() -> None:
         for path in pictures:
             drawn = path.read_text(encoding="utf-8")
             assert drawn.count("http") == drawn.count('xmlns="http://www.w3.org/2000/svg"') == 1
-            assert "45 waiting" in "".join(xml.fromstring(drawn).itertext()).replace("\xa0", " ")
+            assert "TOKEN BUDGET BINDS" in "".join(xml.fromstring(drawn).itertext()).replace("\xa0", " ")
 
 
 # --- what is looked at -----------------------------------------------------------------------------------------------
@@ -358,6 +358,7 @@ def test_the_line_of_keys_names_only_keys_there_are() -> None:
     faces = {key.face for key in KEYS} | {"␣", "^p", "−"}
     known = {
         "quit",
+        "why",
         "pause",
         "scrub",
         "zoom",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vtop import units
-from vtop.cli.options import DEFAULT_URL, Seconds, server_options
+from vtop.cli.options import DEFAULT_URL, Seconds, access_options, server_options
 from vtop.cli.shared import attached, servers_of
 from vtop.errors import VtopError
 
@@ -64,21 +64,32 @@ def consent(asked: dict[str, Any], target: Target) -> None:
 
 
 def phases_of(asked: dict[str, Any]) -> tuple[Phase, ...]:
-    """The phases of --load; none without it. Raises VtopError for what cannot be understood."""
+    """The phases of --load; none without it. Raises VtopError for what cannot be understood, bounds included."""
     if not asked["loads"]:
         if asked["slo"]:
             raise VtopError("--slo goes with --load: it is about the load's own requests")
         return ()
     from vtop.load.spec import phases
 
-    return phases(asked["loads"])
+    return _checked(phases(asked["loads"]), asked)
+
+
+def _checked(plan: tuple[Phase, ...], asked: dict[str, Any]) -> tuple[Phase, ...]:
+    """The plan, once the bounds and the files that go with it are there. Raises VtopError, before anything is made."""
+    from vtop.load.dataset import look_for
+    from vtop.load.spec import slo
+
+    if asked["slo"]:
+        slo(asked["slo"])
+    look_for(plan)
+    return plan
 
 
 @click.command()
 @server_options
 @click.option("--concurrency", default="1,2,4,8,16,32,64", show_default=True, metavar="LIST", help="1..64, or a list.")
-@click.option("--in", "input_tokens", default="1024", show_default=True, metavar="TOKENS", help="512, or 512~2048.")
-@click.option("--out", "output_tokens", default="256", show_default=True, metavar="TOKENS")
+@click.option("--in", "input_tokens", metavar="TOKENS", help="512, or 512~2048. [1024]")
+@click.option("--out", "output_tokens", metavar="TOKENS", help="[256]")
 @click.option("--with", "words", default="", metavar="WORDS", help="More words of a load: n=128 warmup=8 seed=1 …")
 @click.option("--gap", "gap_s", type=Seconds(), default=5.0, help="Settling time between phases. [5s]")
 @click.option("--slo", metavar="BOUNDS", help="Service levels to keep jointly: ttft=800ms,tpot=50ms,e2e=10s.")
@@ -88,8 +99,8 @@ def phases_of(asked: dict[str, Any]) -> tuple[Phase, ...]:
 def sweep(
     *,
     concurrency: str,
-    input_tokens: str,
-    output_tokens: str,
+    input_tokens: str | None,
+    output_tokens: str | None,
     words: str,
     gap_s: float,
     output: Path,
@@ -100,12 +111,11 @@ def sweep(
     Exit codes: 0 done, 1 a phase ended early, 2 nothing succeeded or it could not be, 128 + n ended by signal n.
     """
     from vtop.load.phase import thin
-    from vtop.load.spec import slo
     from vtop.load.spec import sweep as planned
 
-    plan = planned(concurrency, words=f"in={input_tokens} out={output_tokens} {words}".strip())
-    if asked["slo"]:
-        slo(asked["slo"])
+    # what is not given is left to the words: a dataset brings lengths of its own
+    given = [f"{key}={value}" for key, value in (("in", input_tokens), ("out", output_tokens)) if value is not None]
+    plan = _checked(planned(concurrency, words=" ".join((*given, words))), asked)
     servers = servers_of(asked)
     consent(asked, servers[0][0])  # before there is a file
     attachment = attached(asked, servers, output)
@@ -126,8 +136,7 @@ def sweep(
 @click.argument("words", nargs=-1, required=True, metavar="[URL] SPEC…")
 @click.option("--slo", metavar="BOUNDS", help="Service levels to keep jointly: ttft=800ms,tpot=50ms,e2e=10s.")
 @click.option("--model", metavar="NAME", help="The model to ask for, where several are served.")
-@click.option("--api-key", metavar="KEY", help="Bearer key; better in VTOP_API_KEY.")
-@click.option("--header", "-H", "headers", multiple=True, metavar="'NAME: VALUE'", help="Sent along; repeatable.")
+@access_options
 @click.option("--yes", is_flag=True, help="Do not ask before loading a server on another host.")
 def load(words: tuple[str, ...], **asked: Any) -> None:
     """The generator alone: a line for every request on stdout, a recording that every other verb reads.
@@ -140,13 +149,13 @@ def load(words: tuple[str, ...], **asked: Any) -> None:
     url, specs = (DEFAULT_URL, words) if "=" in words[0].partition("/")[0] else (words[0], words[1:])
     if not specs:
         raise VtopError(f"what load is not said; write vtop load {url} c=64, or rate=8 for=60s")
-    plan = phases(specs, option="SPEC")
-    asked |= {"urls": (url,), "no_gpu": True, "interval": 1.0, "api_key_file": None}
-    asked |= {"ca_file": None, "insecure": False, "proxy": None}
+    plan = _checked(phases(specs, option="SPEC"), asked)
+    asked |= {"urls": (url,), "no_gpu": True, "interval": 1.0, "proxy": None}
     servers = servers_of(asked)
     attachment = attached(asked, servers, None, watch=False)
     recording, out = attachment.recording, sys.stdout.buffer
     conductor = conductor_of(asked, servers, recording, attachment.began_s, plan)
+    attachment.start()
 
     def write(events: Sequence[AnyEvent]) -> None:
         out.writelines(encode(event) + b"\n" for event in events)

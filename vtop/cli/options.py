@@ -72,9 +72,7 @@ def together(*options: Callable[[F], F]) -> Callable[[F], F]:
     return all_of
 
 
-server_options = together(
-    click.option("--url", "urls", multiple=True, metavar="URL", help=f"Server to watch; repeatable. [{DEFAULT_URL}]"),
-    click.option("--interval", type=Number(0.1, 3600), default=1.0, show_default=True, metavar="S"),
+access_options = together(
     click.option("--api-key", metavar="KEY", help="Bearer key; better in VTOP_API_KEY or --api-key-file."),
     click.option("--api-key-file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE"),
     click.option("--header", "-H", "headers", multiple=True, metavar="'NAME: VALUE'", help="Sent along; repeatable."),
@@ -82,8 +80,22 @@ server_options = together(
         "--ca-file", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Certificates to trust."
     ),
     click.option("--insecure", is_flag=True, help="Do not check the server's certificate."),
+)
+
+shape_option = click.option(
+    "--model-config",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="The model's config.json, where vtop cannot read the server's own.",
+)
+
+server_options = together(
+    click.option("--url", "urls", multiple=True, metavar="URL", help=f"Server to watch; repeatable. [{DEFAULT_URL}]"),
+    click.option("--interval", type=Number(0.1, 3600), default=1.0, show_default=True, metavar="S"),
+    access_options,
     click.option("--proxy", metavar="URL", help="Reach the servers through this proxy (never the loopback address)."),
     click.option("--no-gpu", is_flag=True, help="Make no NVML call."),
+    shape_option,
 )
 
 look_options = together(

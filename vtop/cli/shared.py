@@ -73,19 +73,37 @@ def attached(
         path=path,
         argv=[word.encode("utf-8", "replace").decode() for word in sys.argv[1:]],  # a file's name may be no text
         watch=watch,
+        shape=asked.get("shape") or given_shape(asked.get("model_config")),
+        origin=asked.get("origin"),
     )
 
 
-def open_recording(file: Path) -> FileRecording:
-    """The recording in a file, or the shipped one of that name; closed when the verb is done."""
-    from vtop.recording import FileRecording
+def given_shape(config: Path | None) -> dict[str, int | str] | None:
+    """What --model-config says."""
+    if config is None:
+        return None
+    from vtop.sources.shape import shape_of
+
+    shape = shape_of(config)
+    if shape is None:
+        raise VtopError(f"{config}: no config.json of a model; name the one in the model's folder")
+    return shape
+
+
+def open_recording(file: Path, config: Path | None = None) -> FileRecording:
+    """The recording in a file, or the shipped one of that name; closed when the verb is done. `config` tells of the
+    model's shape where the recording does not."""
+    from vtop.recording import ShapedRecording
 
     if not file.exists() and file.parent == Path():
         shipped = {path.name.partition(".")[0]: path for path in folder("recordings").glob("*.jsonl*")}
         if file.name not in shipped and not file.suffix:
             raise VtopError(f"{file}: no such file; with vtop come the recordings {', '.join(sorted(shipped))}")
         file = shipped.get(file.name, file)
-    recording = FileRecording(file)
+    shape = given_shape(config)
+    recording = ShapedRecording(file)
+    if shape is not None:
+        recording.know(shape)
     click.get_current_context().call_on_close(recording.close)
     return recording
 

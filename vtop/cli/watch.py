@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vtop import units
-from vtop.cli.load import conductor_of
+from vtop.cli.load import conductor_of, consent
 from vtop.cli.options import Seconds, server_options
 from vtop.cli.shared import attached, print_json, servers_of, session_of
 from vtop.errors import VtopError
@@ -35,6 +35,9 @@ def live(
     import signal
 
     from vtop.ui import run
+
+    if phases:
+        consent(asked, servers[0][0])  # before there is a file
 
     def interrupted(number: int, _: Any) -> None:
         raise SystemExit(128 + number)

@@ -101,8 +101,10 @@ def kv(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     blocks = [
         growing(0, used),
         Block(1, lambda _: [_account(frame, width, look)]),
-        Block(2, lambda _: [_pool(frame, width, look)]),
+        Block(3, lambda _: [_pool(frame, width, look)]),
     ]
+    if frame.account.effective is not None:
+        blocks.append(Block(2, lambda _: [_expected(frame, width, look)]))
     return stacked(look, width, height, blocks)
 
 
@@ -115,9 +117,25 @@ def _account(frame: Frame, width: int, look: Look) -> Line:
         Phrase(0, (used, (f" of {units.count(cache.pool_tokens)} tok", "dim"))),
         Phrase(1, (("room ", "dim"), (at_least + units.count(cache.room_tokens), "number"))),
     ]
+    if frame.account.full_in_s is not None:
+        shown.append(Phrase(2, (("full in ", "dim"), (f"≈ {units.seconds(frame.account.full_in_s)}", "text"))))
     if len(frame.engines) > 1:
-        shown.append(Phrase(2, (("mean of engines ", "dim"), (units.percent(cache.mean_used_ratio), "text"))))
+        shown.append(Phrase(3, (("mean of engines ", "dim"), (units.percent(cache.mean_used_ratio), "text"))))
     return phrases(look, width, shown)
+
+
+def _expected(frame: Frame, width: int, look: Look) -> Line:
+    """What the pool should hold by lengths and concurrency, beside what it does."""
+    account, asked = frame.account, []
+    if (found := account.effective) is not None:
+        error = "" if found.peak_error_ratio is None else f" ({found.peak_error_ratio * 100:+.1f} pt)"
+        asked.append(Phrase(0, (("expected peak ", "dim"), (units.percent(found.peak_ratio), "text"), (error, "dim"))))
+    if account.oversubscription is not None:
+        role = "warn" if account.oversubscription > 1 else "text"
+        asked.append(Phrase(1, (("asked for ", "dim"), (f"{account.oversubscription:.1f} ×", role))))
+    if account.predicted_residents is not None:
+        asked.append(Phrase(2, (("fit ", "dim"), (units.number(account.predicted_residents), "text"))))
+    return phrases(look, width, asked)
 
 
 def _pool(frame: Frame, width: int, look: Look) -> Line:
@@ -167,8 +185,10 @@ def tokens(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
         growing(1, lambda rows: rate("in", "prompt", asked, charts.prompt_per_s, rows)),
         growing(2, make_up),
         Block(3, lambda _: [_step(frame, width, look)]),
-        Block(4, lambda _: [_prefix(frame, width, look)]),
+        Block(5, lambda _: [_prefix(frame, width, look)]),
     ]
+    if frame.preemption.count.since_start and frame.recompute.since_start is not None:
+        blocks.append(Block(4, lambda _: [_recomputed(frame, width, look)]))
     return stacked(look, width, height, blocks)
 
 
@@ -180,6 +200,17 @@ def _step(frame: Frame, width: int, look: Look) -> Line:
     ]
     number, unit = parted(f"{units.number(step.steps_per_s)} steps/s")
     shown.append(Phrase(2, ((number, "text"), (f" {unit}", "dim"))))
+    return phrases(look, width, shown)
+
+
+def _recomputed(frame: Frame, width: int, look: Look) -> Line:
+    found = frame.recompute
+    about = "≈ " if found.estimate else ""
+    shown = [Phrase(0, (("recomputed ", "dim"), (about + units.count(found.since_start), "number")))]
+    if found.since_start_ratio is not None:
+        shown.append(Phrase(1, ((f"{units.percent(found.since_start_ratio)} over the least", "text"),)))
+    if found.per_preemption is not None:
+        shown.append(Phrase(2, ((f"{units.count(found.per_preemption)} a time", "dim"),)))
     return phrases(look, width, shown)
 
 

@@ -77,6 +77,18 @@ def phrases(
     return line(look, width, *pieces, (" " * max(0, width - used), "text"), *ends)
 
 
+def fitting(look: Look, width: int, items: Sequence[Phrase], between: str = " · ") -> list[Piece]:
+    """The pieces of the phrases that fit side by side, for a line that begins otherwise."""
+    sizes = [sum(width_of(look.say(text)) for text, _ in item.pieces) for item in items]
+    gap = width_of(look.say(between))
+    kept = set(range(len(sizes)))
+    for at in sorted(kept, key=lambda at: (-items[at].rank, -at)):
+        if len(kept) < 2 or _needed(kept, sizes, len(items), gap) <= width:
+            break
+        kept.discard(at)
+    return _joined(items, kept, 0, between)
+
+
 def _needed(kept: set[int], sizes: Sequence[int], lefts: int, gap: int) -> int:
     left, right = [at for at in kept if at < lefts], [at for at in kept if at >= lefts]
     cells = sum(sizes[at] for at in kept) + gap * max(0, len(left) - 1) + 2 * max(0, len(right) - 1)

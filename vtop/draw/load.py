@@ -8,7 +8,7 @@ from vtop import units
 from vtop.draw import chart
 from vtop.draw.lines import Column, Line, Phrase, Piece, line, phrases, table, width_of
 from vtop.draw.look import Look
-from vtop.draw.rows import fixed, growing, seen, stacked
+from vtop.draw.rows import Block, fixed, seen, stacked
 from vtop.session.frame import Frame, LoadPart, Quantiles
 
 _TABLE = (
@@ -36,7 +36,7 @@ def load(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     if part.slo is not None:
         blocks.append(fixed(4, [_slo(part, width, look)]))
     rows = _rows(part)
-    blocks.append(growing(2, lambda lines: table(look, width, _TABLE, rows[: max(0, lines - 1)]), extra=1))
+    blocks.append(Block(2, lambda lines: table(look, width, _TABLE, rows[: lines - 1]), 2, len(rows) + 1))
     return stacked(look, width, height, blocks)
 
 

@@ -34,6 +34,7 @@ ROLES: Final[Mapping[str, tuple[str, str]]] = {
     "decode": ("", ""),
     "generation": ("", ""),
     "frontend": ("", ""),
+    "network": ("", ""),
     "kv": ("", ""),
     "preemption": ("", ""),
     "power": ("", ""),
@@ -85,7 +86,7 @@ UNICODE: Final = Glyphs(
     tick="╵",
     ellipsis="…",
     rule="─",
-    parts={"queue": "█", "prefill": "▓", "decode": "▒", "frontend": "░"},
+    parts={"queue": "█", "prefill": "▓", "decode": "▒", "frontend": "░", "network": "·"},
     signs=_SIGNS,
 )
 ASCII: Final = Glyphs(
@@ -94,7 +95,7 @@ ASCII: Final = Glyphs(
     tick="|",
     ellipsis="..",
     rule="-",
-    parts={"queue": "#", "prefill": "=", "decode": "+", "frontend": "."},
+    parts={"queue": "#", "prefill": "=", "decode": "+", "frontend": ".", "network": ":"},
     signs={
         **_SIGNS,
         "start": ">",

@@ -42,6 +42,8 @@ def gpus(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     if not found.local:
         blocks.append(fixed(0, [line(look, width, (NOT_THE_SERVERS, "warn"))]))
     blocks.append(growing(1, power))
+    if found.local and frame.energy.per_output_token_j is not None and height > len(found.cards) + 2:
+        blocks.append(fixed(99, [_joules(frame, width, look)]))
     if note:
         blocks.append(fixed(2, [line(look, width, (note, "warn"))]))
     several = len(found.cards) > 1
@@ -55,6 +57,16 @@ def gpus(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     if more := len(found.cards) - len(shown):
         blocks.append(fixed(3 + len(shown), [line(look, width, (f"and {more} more cards", "dim"))]))
     return stacked(look, width, height, blocks)
+
+
+def _joules(frame: Frame, width: int, look: Look) -> Line:
+    energy, roof = frame.energy, frame.roofline
+    shown = [Phrase(0, ((f"{units.number(energy.per_output_token_j)} J", "number"), (" an output token", "dim")))]
+    if energy.idle_share is not None:
+        shown.append(Phrase(2, ((f"{units.whole_percent(energy.idle_share)} of it idle", "dim"),)))
+    if roof.mfu_ratio is not None:
+        shown.append(Phrase(1, (("MFU ", "dim"), (units.percent(roof.mfu_ratio), "text"))))
+    return phrases(look, width, shown)
 
 
 def _card(card: GpuPart, width: int, look: Look, several: bool) -> Line:

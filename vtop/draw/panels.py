@@ -17,11 +17,12 @@ from vtop.draw.machines import engines, gpus, servers
 from vtop.draw.rows import chart_columns
 from vtop.draw.story import events, header, status
 from vtop.draw.times import latencies, ttft
+from vtop.draw.why import why
 from vtop.session.frame import Frame
 
 __all__ = [
     "PANELS", "Panel", "axis", "chart_columns", "engines", "events", "gpus", "header", "kv", "latencies", "load",
-    "note", "requests", "servers", "status", "tokens", "ttft",
+    "note", "requests", "servers", "status", "tokens", "ttft", "why",
 ]  # fmt: skip
 
 Panel = Callable[[Frame, int, int, Look], list[Line]]
@@ -41,6 +42,7 @@ PANELS: Final[Mapping[str, tuple[str, Panel]]] = {
     "engines": ("engines", engines),
     "servers": ("servers", servers),
     "events": ("events", events),
+    "why": ("why", why),
 }
 
 
@@ -53,4 +55,4 @@ def note(name: str, frame: Frame) -> str:
         return f"phase {frame.load.phase + 1} · {units.clock(frame.load.elapsed_s)}"
     if name == "gpus":
         return "" if frame.gpus.local else "this host"
-    return window if name in ("requests", "latencies") else ""
+    return window if name in ("requests", "latencies", "why") else ""

@@ -21,9 +21,10 @@ from vtop.session.frame import Frame
 MARGIN: Final = 1
 GUTTER: Final = 2
 TWO_COLUMNS: Final = 110
+TALL: Final = 46  # rows from which there is room for the reasons beside all else
 BODY: Final = tuple(name for name in PANELS if name not in ("header", "status", "axis"))  # what can be hidden or chosen
 KEYS: Final = (
-    "q quit  ␣ pause  ← → scrub  + − zoom  m mark  r record  s picture  t theme  ? what is this number  ^p all"
+    "q quit  w why  ␣ pause  ← → scrub  + − zoom  m mark  r record  s picture  t theme  ? what is this number  ^p all"
 )
 _CHARTED: Final = ("requests", "kv", "gpus", "tokens", "ttft")  # panels that a time axis belongs to
 
@@ -90,7 +91,12 @@ def arrange(
         for wants in (left, right, engines, servers, load, [Want("latencies", 9, 9, 0)], [Want("events", 3, 99)])
     )
     # The charts end in one line, the time axis; latencies, load and events have what is below.
-    below = max(9 + sum(want.least for want in servers), 3 + sum(want.least for want in load), (rows - 2) * 3 // 10)
+    why = [Want("why", 6, 18)] if rows >= TALL and "why" not in hidden else []
+    below = max(
+        9 + sum(want.least for want in servers) + 6 * len(why),
+        3 + sum(want.least for want in load),
+        (rows - 2) * (4 if why else 3) // 10,
+    )
     charts = max(0, min(rows - 3 - below, sum(want.most for want in right or left)))
     y = 2 + charts
     below = rows - 3 - charts
@@ -99,7 +105,7 @@ def arrange(
         *_column(left, (MARGIN, 2, each, charts)),
         *_column(right, (second, 2, each, charts)),
         *(Place("axis", x, y, each, 1) for x in (MARGIN, second) if below >= 0),
-        *_column([*latencies, *servers], (MARGIN, y + 1, each, below)),
+        *_column([*latencies, *servers, *why], (MARGIN, y + 1, each, below)),
         *_column([*load, *engines, *events], (second, y + 1, each, below)),
     ]
 

@@ -6,10 +6,11 @@ from typing import Final
 
 from vtop import units
 from vtop.draw.flow import fits
-from vtop.draw.lines import Line, Phrase, Piece, blank, line, padded, phrases
+from vtop.draw.lines import Line, Phrase, Piece, blank, fitting, line, padded, phrases, width_of
 from vtop.draw.look import Look
 from vtop.draw.rows import seen
 from vtop.session.frame import Frame, Happening
+from vtop.session.verdict import TITLES
 
 # Kind of status -> sign, role. Red is for what needs a hand now.
 STATES: Final = {
@@ -21,6 +22,8 @@ STATES: Final = {
     "idle": ("idle", "dim"),
     "busy": ("busy", "good"),
 }
+# Of a verdict: what needs a hand is warn, red what needs it now.
+_VERDICTS: Final = {"none": "good", "idle": "dim", "waiting": "dim", "unknown": "dim", "stuck": "bad", "stale": "bad"}
 _HAPPENINGS: Final = {
     "start": "dim",
     "restart": "warn",
@@ -102,15 +105,20 @@ def _details(frame: Frame, width: int, look: Look) -> Line:
 
 
 def status(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
-    """The one thing to know: a sign, a word, a sentence."""
-    now = frame.status
-    sign, role = STATES.get(now.kind, ("note", "dim"))
-    said = now.sentence
-    if said.startswith(now.kind):  # "idle: no request ..." after the word IDLE
-        said = said[len(now.kind) :].lstrip(": ")
-    said = f"  {said}" if said else ""
-    first = line(look, width, (f"{look.glyphs.signs[sign]} {now.kind.upper()}", role), (said, "text"))
+    """The one thing to know: a sign, which limit binds, and its evidence; and a flag to try where there is room."""
+    sign, role = STATES.get(frame.status.kind, ("note", "dim"))
+    found = frame.verdict
+    role = verdict_role(found.limit) if frame.status.fresh else role
+    head = (f"{look.glyphs.signs[sign]} {TITLES[found.limit]}  ", role)
+    shown = [Phrase(at, ((text, "text"),)) for at, text in enumerate(found.evidence)]
+    if found.flag is not None:
+        shown.append(Phrase(len(shown), (("try ", "dim"), (found.flag, "mark"))))
+    first = line(look, width, head, *fitting(look, width - width_of(head[0]), shown))
     return [first] + [blank(look, width)] * (height - 1)
+
+
+def verdict_role(limit: str) -> str:
+    return _VERDICTS.get(limit, "warn")
 
 
 def events(frame: Frame, width: int, height: int, look: Look) -> list[Line]:

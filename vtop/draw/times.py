@@ -9,6 +9,8 @@ from vtop.draw.look import Look
 from vtop.draw.rows import LEFT, Block, chart_columns, chart_rows, fixed, left, range_text, right, seen, stacked, top
 from vtop.session.frame import Frame
 
+_Parts = tuple[tuple[float | None, str], ...]  # seconds, role
+
 _FEW = 5  # fewer observations than this are few: their n stands out
 
 
@@ -18,24 +20,24 @@ def ttft(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     The parts are of the requests that finished in the window and add up; the first tokens are of other requests.
     """
     look, of = seen(frame, look), frame.ttft
-    parts = ((of.queue_s, "queue"), (of.prefill_s, "prefill"), (of.frontend_s, "frontend"))
+    parts, total_s = _parts(frame)
     if not of.finished:
         blocks = [
             Block(0, lambda _: [_none(frame, width, look)]),
             Block(1, lambda _: [_first_tokens(frame, width, look)]),
             Block(2, lambda rows: _over_time(frame, width, rows, look), 3, 8),
         ]
-    elif height <= 3:
+    elif height <= len(parts):
         n = f"n {units.short_count(of.finished)}"
         bar = [chart.bar(parts, chart_columns(width), look.glyphs)]
         blocks = [
-            Block(0, lambda _: chart_rows(look, width, left("TTFT", units.seconds(of.total_s)), bar, n)),
-            Block(1, lambda _: [_legend(frame, width, look)]),
+            Block(0, lambda _: chart_rows(look, width, left("TTFT", units.seconds(total_s)), bar, n)),
+            Block(1, lambda _: [_legend(parts, width, look)]),
             Block(2, lambda _: [_first_tokens(frame, width, look)]),
         ]
     else:
         blocks = [
-            Block(0, lambda _: _unfolded(parts, width, look), 3, 3),
+            Block(0, lambda _: _unfolded(parts, width, look), len(parts), len(parts)),
             Block(1, lambda _: [_sum(frame, width, look)]),
             Block(2, lambda _: [_first_tokens(frame, width, look)]),
             Block(3, lambda rows: _over_time(frame, width, rows, look), 3, 8),
@@ -43,11 +45,20 @@ def ttft(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     return stacked(look, width, height, blocks)
 
 
+def _parts(frame: Frame) -> tuple[_Parts, float | None]:
+    """The parts that are known, and their sum: the server's TTFT, or the client's where vtop's own load tells it."""
+    of, own = frame.ttft, frame.own_ttft
+    parts: _Parts = ((of.queue_s, "queue"), (of.prefill_s, "prefill"), (of.frontend_s, "frontend"))
+    if own is None or own.network_s is None:
+        return parts, of.total_s
+    return (*parts, (own.network_s, "network")), own.client_s
+
+
 def _share(value: float | None, total: float) -> str:
     return units.percent(value / total if value is not None and total > 0 else None)
 
 
-def _unfolded(parts: tuple[tuple[float | None, str], ...], width: int, look: Look) -> list[Line]:
+def _unfolded(parts: _Parts, width: int, look: Look) -> list[Line]:
     """A part a line, each beginning where the one above it ends, as they follow each other in a request."""
     total = sum(value for value, _ in parts if value is not None)
     columns = chart_columns(width)
@@ -72,16 +83,14 @@ def _sum(frame: Frame, width: int, look: Look) -> Line:
     ]
     if chart_columns(width) < 24:
         said = said[:2]
-    return line(look, width, *left("= mean", units.seconds(of.total_s)), *said)
+    return line(look, width, *left("= mean", units.seconds(_parts(frame)[1])), *said)
 
 
-def _legend(frame: Frame, width: int, look: Look) -> Line:
-    of, signs = frame.ttft, look.glyphs.parts
-    total = sum(value for value in (of.queue_s, of.prefill_s, of.frontend_s) if value is not None)
+def _legend(parts: _Parts, width: int, look: Look) -> Line:
+    signs = look.glyphs.parts
+    total = sum(value for value, _ in parts if value is not None)
     shown = []
-    for rank, (value, role) in enumerate(
-        ((of.queue_s, "queue"), (of.prefill_s, "prefill"), (of.frontend_s, "frontend"))
-    ):
+    for rank, (value, role) in enumerate(parts):
         share = ((f" {_share(value, total)}", "dim"),) if width >= 70 else ()
         shown.append(
             Phrase(rank, ((signs[role] + " ", role), (f"{role} ", "dim"), (units.seconds(value), "text"), *share))

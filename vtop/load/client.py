@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import errno
-import resource
 import socket
 import ssl
 from collections.abc import Sequence
@@ -16,8 +15,10 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from vtop.errors import VtopError
+from vtop.load.backlog import Backlog
 from vtop.load.connection import Clock, Connection, Patience
 from vtop.load.exchange import Exchange
+from vtop.load.limit import CLIENT_LIMIT, ClientLimit, limit_of
 
 READ_BYTES: Final = 256 * 1024  # at most, at once
 WARM_AT_ONCE: Final = 64  # connections opened together: a server's backlog may be no longer
@@ -52,6 +53,7 @@ class Client:
         self._head, self._secrets = _head(self._host, parts.port, headers, bearer, basic)
         self._addresses: list[str] = []
         self._view = memoryview(bytearray(READ_BYTES))
+        self._backlog = Backlog()
         self._all: set[Connection] = set()
         self._free: list[Connection] = []
         self._opening: set[asyncio.Task[Connection]] = set()
@@ -69,8 +71,12 @@ class Client:
         return b"".join((line, self._head, b"content-length: %d\r\n\r\n" % len(payload), payload))
 
     async def warm(self, connections: int) -> str | None:
-        """Have so many connections open. The first failure in words, None when all could be opened."""
+        """Have so many connections open. The first failure in words, None when all could be opened.
+
+        Raises ClientLimit where it is this machine that cannot have so many.
+        """
         failure: str | None = None
+        limit: str | None = None
         while failure is None and len(self._all) < connections:
             batch = min(WARM_AT_ONCE, connections - len(self._all))
             results = await asyncio.gather(*(self._open() for _ in range(batch)), return_exceptions=True)
@@ -78,9 +84,12 @@ class Client:
                 if isinstance(result, Connection):
                     self._free.append(result)
                 elif isinstance(result, OSError):
+                    limit = limit or self._limit(result)
                     failure = failure or self._in_words(result)
                 else:
                     raise result
+        if limit is not None:
+            raise ClientLimit(limit)
         return failure
 
     async def run(self, exchange: Exchange) -> None:
@@ -107,7 +116,8 @@ class Client:
             connection = await opening
         except OSError as error:
             now = self._clock()
-            exchange.finish(now, now, "connect", self._in_words(error))
+            limit = self._limit(error)
+            exchange.finish(now, now, CLIENT_LIMIT if limit else "connect", limit or self._in_words(error))
             return
         except asyncio.CancelledError:
             now = self._clock()
@@ -158,7 +168,8 @@ class Client:
             try:
                 transport, connection = await loop.create_connection(self._connection, address, self._port)
             except OSError as error:
-                last = error
+                if last is None or last.errno == errno.EADDRNOTAVAIL:  # which a family that is not there answers
+                    last = error
                 continue
             self._addresses = [address]
             break
@@ -178,7 +189,17 @@ class Client:
         return connection
 
     def _connection(self) -> Connection:
-        return Connection(self._clock, self._patience, self._view, self._free.append, self._forget)
+        return Connection(
+            self._clock,
+            self._patience,
+            self._view,
+            idle=self._free.append,
+            gone=self._forget,
+            later=self._backlog.add,
+        )
+
+    def _limit(self, error: OSError) -> str | None:
+        return limit_of(error, len(self._all), reached=self.opened > 0)
 
     def _in_words(self, error: OSError) -> str:
         if isinstance(error, ssl.SSLCertVerificationError):
@@ -188,11 +209,6 @@ class Client:
             return f"TLS failed: {error.reason}{plain}"
         if isinstance(error, socket.gaierror):
             return f"the host's name is not known ({error.strerror})"
-        if error.errno in (errno.EMFILE, errno.ENFILE):
-            limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-            return f"client limit: no more open files than {limit} ({len(self._all)} connections); see ulimit -n"
-        if error.errno == errno.EADDRNOTAVAIL:
-            return f"client limit: no local port is free ({len(self._all)} connections)"
         if isinstance(error, ConnectionRefusedError):
             return "connection refused"
         return error.strerror or str(error) or "no connection"

@@ -10,6 +10,7 @@ from typing import Final, cast
 import httptools
 
 from vtop.load.exchange import Exchange
+from vtop.load.limit import CLIENT_LIMIT, limit_of
 
 LINGER_S: Final = 1.0  # how long the end of an answer may come after its [DONE]
 STALE_S: Final = 1.0  # a kept connection cut this soon after the request was sent had been closed before it
@@ -28,21 +29,27 @@ class Patience:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """idle and gone are called when it is free for the next request, and when it can never be used again."""
+    """idle and gone are called when it is free for the next request, and when it can never be used again.
+
+    What is read is stamped and copied at once; `later` is given what understands it (see backlog.py).
+    """
 
     def __init__(
         self,
         clock: Clock,
         patience: Patience,
         view: memoryview,
+        *,
         idle: Callable[[Connection], None],
         gone: Callable[[Connection], None],
+        later: Callable[[Callable[[], None]], None],
     ) -> None:
         self._clock = clock
         self._patience = patience
-        self._view = view  # all connections read into the same buffer: each read is digested before the next
+        self._view = view  # all connections read into the same buffer: each read is copied before the next
         self._idle = idle
         self._gone = gone
+        self._later = later
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None  # that is written to
@@ -50,7 +57,9 @@ class Connection(asyncio.BufferedProtocol):
         self._exchange: Exchange | None = None
         self._over: asyncio.Future[bool] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._read_s = 0.0  # the stamp of the read at hand, or of the last one
+        self._unread: list[tuple[float, bytes]] = []  # reads that are still to be understood, with their stamps
+        self._read_s = 0.0  # the stamp of the last read
+        self._at_s = 0.0  # the stamp of the read being understood
         self._tell_first = False
         self._aborted = False
         self._reset()
@@ -77,7 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         self._exchange = exchange
         self._tell_first = exchange.seen is not None
         self._over = self._loop.create_future()
-        self._read_s = self._clock()
+        self._read_s = self._at_s = self._clock()
         if not self.open:  # it ended between being opened and being used: nothing else would ever tell
             self._break("cancelled_at_end" if self._aborted else "reset", self._cut())
             return await self._over
@@ -91,7 +100,8 @@ class Connection(asyncio.BufferedProtocol):
             raise
 
     def abort(self, broke: str = "cancelled_at_end", why: str = "") -> None:
-        """Close the socket at once; a request under way ends so."""
+        """Close the socket at once; a request under way ends so, with all that was read of its answer."""
+        self._catch_up()
         self._aborted = True
         self._break(broke, why)
         if self._transport is not None:
@@ -120,6 +130,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _watch(self) -> None:
         """End the request when its time is up; look again when it can be up the next time."""
+        self._catch_up()
         exchange = self._exchange
         if exchange is None:
             return
@@ -147,14 +158,31 @@ class Connection(asyncio.BufferedProtocol):
         return self._view
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._read_s = self._clock()
+        self._read_s = at_s = self._clock()
+        self._unread.append((at_s, bytes(self._view[:nbytes])))
+        if self._exchange is None:
+            self._catch_up()
+        elif len(self._unread) == 1:
+            self._later(self._catch_up)
+
+    def _catch_up(self) -> None:
+        """Understand what was read so far."""
+        unread, self._unread = self._unread, []
+        try:
+            for self._at_s, data in unread:
+                self._understand(data)
+        except Exception as error:  # our own fault: it is told with its traceback, and the request ends all the same
+            self._loop.call_exception_handler({"message": "an answer was not understood", "exception": error})
+            self.abort("reset", self._cut())
+
+    def _understand(self, data: bytes) -> None:
         exchange = self._exchange
         if exchange is None:  # an answer to nothing: "408 Request Timeout" before it closes
             self.abort()
             return
         self._silent = False
         try:
-            self._parser.feed_data(self._view[:nbytes])
+            self._parser.feed_data(data)
         except httptools.HttpParserCallbackError as error:
             raise error.__context__ or error from None
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
@@ -189,15 +217,15 @@ class Connection(asyncio.BufferedProtocol):
             self._keep = False
         elif status >= 200 and self._exchange is not None:
             self._headed = True
-            self._look_whether_sent(self._read_s)
+            self._look_whether_sent(self._at_s)
             self._keep = self._parser.should_keep_alive()
             if not 300 <= status < 400 and self._why.startswith("it redirects"):
                 self._why = ""
-            self._exchange.begin(self._read_s, status, self._type)
+            self._exchange.begin(self._at_s, status, self._type)
 
     def on_body(self, body: bytes) -> None:
         if self._exchange is not None and not self._complete:
-            self._exchange.take(body, self._read_s)
+            self._exchange.take(body, self._at_s)
 
     def on_message_complete(self) -> None:
         if self._headed:
@@ -207,6 +235,7 @@ class Connection(asyncio.BufferedProtocol):
             self._silent = False
 
     def eof_received(self) -> None:
+        self._catch_up()
         if self._exchange is None:
             self._gone(self)
         elif self._headed and not self._measured:  # the end of the connection is the end of the answer
@@ -218,7 +247,9 @@ class Connection(asyncio.BufferedProtocol):
             self._break("reset", self._cut())
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._break("reset", self._cut())
+        self._catch_up()
+        limit = limit_of(exc)
+        self._break(CLIENT_LIMIT if limit else "reset", limit or self._cut())
         self._gone(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -274,7 +305,7 @@ class Connection(asyncio.BufferedProtocol):
         self._stop_timer()
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
-            exchange.finish(self._read_s if broke is None else self._clock(), self._read_s, broke, why)
+            exchange.finish(self._at_s if broke is None else self._clock(), self._at_s, broke, why)
         return self._over
 
     def _stop_timer(self) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from pathlib import PurePath
+
+from vtop.recording.events import Load
+from vtop.samples import samples_needed
 
 LIMIT_S = 3600.0  # of a phase whose time is not asked for; a person can always ask for more
 TRACE_LIMIT_S = 86400.0  # a trace brings its own end
@@ -80,6 +82,32 @@ class Phase:
         """The phase as it would be asked for, without folders; read again it gives the same phase."""
         return " ".join(self._words())
 
+    def line(
+        self, index: int, state: str, *, server: int = 0, slo: dict[str, float] | None = None, reason: str | None = None
+    ) -> Load:
+        """What the recording says of it when it begins, is steady, changes or ends."""
+        return Load(
+            phase=index,
+            state=state,
+            spec=self.spec,
+            shape=self.shape,
+            server=server,
+            concurrency=self.concurrency,
+            rate_per_s=self.rate_per_s,
+            arrival=self.arrival,
+            max_in_flight=self.max_in_flight,
+            input_tokens=(self.input.low, self.input.high) if self.input is not None else None,
+            output_tokens=(self.output.low, self.output.high) if self.output is not None else None,
+            requests=self.requests,
+            for_s=self.for_s,
+            warmup=self.warmup,
+            seed=self.seed,
+            api=self.api,
+            workers=self.workers,
+            slo=slo,
+            reason=reason,
+        )
+
     def _words(self) -> list[str]:
         given: tuple[tuple[str, object], ...] = (
             ("c", self.concurrency),
@@ -101,12 +129,6 @@ class Phase:
             ("workers", self.workers if self.workers > 1 else None),
         )
         return [f"{key}={plain(value)}" for key, value in given if value is not None]
-
-
-def samples_needed(percentile: float) -> int:
-    """How many requests make a percentile a bound with 99 % confidence: 44 for p90, 90 for p95, 459 for p99."""
-    # with fewer, the largest of them all still lies below the true percentile too often (MLPerf: early stopping)
-    return math.ceil(math.log(0.01) / math.log(percentile))
 
 
 def highest_percentile(samples: int) -> float | None:

@@ -5,14 +5,17 @@ A few small requests on connections of their own, by the standard library: none 
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 from vtop.errors import VtopError
+from vtop.load.phase import Phase
 from vtop.load.prompts import VOCABULARY, WORDS
 
 TIMEOUT_S = 10.0
@@ -34,9 +37,13 @@ class Door:
     insecure: bool = False
 
     def tls(self) -> ssl.SSLContext | None:
+        """None where the server speaks plain HTTP. Raises VtopError."""
         if not self.url.startswith("https:"):
             return None
-        context = ssl.create_default_context(cafile=self.ca_file)
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+        except OSError as error:
+            raise VtopError(f"{self.ca_file}: cannot be used as --ca-file ({error.strerror})") from None
         if self.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -47,6 +54,17 @@ class Door:
 class Model:
     name: str
     max_model_len: int | None
+
+    def check(self, phases: Sequence[Phase]) -> None:
+        """Raises VtopError for a phase whose requests are longer than the model takes."""
+        for phase in phases:
+            if self.max_model_len is None or phase.input is None or phase.output is None:
+                continue
+            if phase.input.high + phase.output.high > self.max_model_len:
+                raise VtopError(
+                    f"{phase.name}: {phase.input.high} tokens in and {phase.output.high} out are more than "
+                    f"{self.name} takes ({self.max_model_len}); write in=… out=… that fit"
+                )
 
 
 def model(door: Door, wanted: str | None = None) -> Model:
@@ -96,11 +114,14 @@ def _ask(door: Door, method: str, path: str, body: object | None = None) -> tupl
         )
     else:
         connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=TIMEOUT_S)
-    headers = dict(door.headers)
+    headers = {}
     if door.bearer is not None:
-        headers["Authorization"] = f"Bearer {door.bearer}"
+        headers["authorization"] = f"Bearer {door.bearer}"
+    elif door.basic is not None:
+        headers["authorization"] = f"Basic {base64.b64encode(':'.join(door.basic).encode()).decode()}"
     if body is not None:
-        headers["Content-Type"] = "application/json"
+        headers["content-type"] = "application/json"
+    headers.update((name.lower(), value) for name, value in door.headers)
     try:
         connection.request(method, parts.path + path, json.dumps(body) if body is not None else None, headers)
         answer = connection.getresponse()

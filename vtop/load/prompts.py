@@ -10,12 +10,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import shake_128
-from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from vtop.errors import VtopError
+from vtop.load.dataset import Item
 from vtop.load.phase import Phase
 from vtop.load.schedule import lengths
 
@@ -25,6 +23,7 @@ NONCE_TOKENS = 64
 # Where the server cannot be asked: above the specials and single bytes that most vocabularies begin with, below the
 # end of the smallest in use.
 VOCABULARY = range(300, 4000)
+MANY, MOST_PER_S = 10, 500  # requests of a trace, from that many on, that no recorded service has seen in a second
 LONGEST_ANSWER = 1024  # where neither a person nor the file says how long, and the model ends by itself
 NEEDED = frozenset(("model", "prompt", "messages", "max_tokens", "stream"))
 # Each costs one token in most vocabularies, with the blank before it; which do is counted where the server can count.
@@ -46,18 +45,6 @@ WORD_LIST = (
 )
 WORDS = WORD_LIST.split()
 OPENING = "Read:"  # so that every word of the prompt has a blank before it
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One request of a file: its prompt, or only its lengths. None: the file does not say."""
-
-    text: str | None = None
-    ids: tuple[int, ...] | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    hash_ids: tuple[int | str, ...] = ()  # blocks of the prompt; equal ones have equal tokens
-    at_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,8 +105,8 @@ class Prompts:
         self._fields = _fields(frozenset(without))
         self._chat = chat
         self._check()
-        self.caveats = tuple(self._caveats())
         self.recorded_s = tuple(item.at_s for item in items if item.at_s is not None)  # of a trace
+        self.caveats = tuple(self._caveats())
 
     def leave_out(self, fields: frozenset[str]) -> None:
         """From now on; the server refused them."""
@@ -194,8 +181,21 @@ class Prompts:
         if self._items and total is not None and total > len(self._items) and not self._phase.trace:
             again = "the prompts" if word_for_word else "the lengths"
             yield f"{total:,} requests from a dataset of {len(self._items):,}: {again} repeat"
+        if self._chat and any(item.hash_ids for item in self._items):
+            yield "the dataset's hash_ids are left out, no two prompts share blocks; api=completions shares them"
+        if self._phase.trace and (quick := _quick(self.recorded_s)) is not None:
+            yield quick
         if not self._units.exact and word_for_word < max(len(self._items), 1):
             yield "prompt lengths are not exact: what a word costs is not known, or not the same for all words"
+
+
+def _quick(recorded_s: Sequence[float]) -> str | None:
+    """In words, that a trace's requests follow so fast that its instants are rather seconds than milliseconds."""
+    span_s = recorded_s[-1] - recorded_s[0] if recorded_s else 0.0
+    if len(recorded_s) < MANY or not 0 < span_s * MOST_PER_S < len(recorded_s):  # all at once is meant so
+        return None
+    unit = "timestamp is read as milliseconds, seconds are timestamp_s"
+    return f"the trace's {len(recorded_s):,} requests are due within {span_s:.3g} s ({unit})"
 
 
 def _fields(without: frozenset[str]) -> tuple[str, str]:
@@ -250,103 +250,3 @@ def _words(count_tokens: Callable[[str], int] | None) -> _Units:
     costs = cost(words), cost(words[::-1])
     exact = costs == (len(words), len(words))
     return _Units(_table(words), before, " ", after, overhead, sum(costs) / (2 * len(words)), exact)
-
-
-class _Turn(msgspec.Struct):
-    speaker: str = msgspec.field(name="from", default="")
-    value: str = ""
-
-
-class _Line(msgspec.Struct):
-    prompt: str | list[int] | None = None
-    prompt_tokens: int | None = None
-    input: int | None = None
-    input_tokens: int | None = None
-    input_length: int | None = None
-    output: int | None = None
-    output_tokens: int | None = None
-    output_length: int | None = None
-    timestamp: float | None = None
-    hash_ids: list[int | str] | None = None
-    conversations: list[_Turn] | None = None
-
-
-_line = msgspec.json.Decoder(_Line)
-
-
-def read(phase: Phase) -> tuple[Item, ...]:
-    """The requests of the phase's dataset or trace; () where it has neither. Raises VtopError."""
-    path = phase.trace or phase.dataset
-    if path is None:
-        return ()
-    try:
-        text = Path(path).expanduser().read_bytes()
-    except OSError as error:
-        raise VtopError(f"{path}: {(error.strerror or str(error)).lower()}; expected a file of requests") from None
-    return parse(text, phase, Path(path).name)
-
-
-def parse(text: bytes, phase: Phase, name: str) -> tuple[Item, ...]:
-    """The requests in the text of a file called `name`; a trace's in the order of their instants. Raises VtopError."""
-    text = text.removeprefix(b"\xef\xbb\xbf").strip()
-    items = []
-    for where, line in _lines(text, name):
-        try:
-            item = _request(_line.decode(line), phase)
-        except (ValueError, msgspec.MsgspecError) as error:  # msgspec speaks of $.input: as good a name as any
-            raise VtopError(f"{where}: {error}") from None
-        if item is not None:
-            items.append(item)
-    if not items:
-        raise VtopError(
-            f'{name}: no request in it; write lines such as {{"prompt": "…"}} or {{"input": 1024, "output": 256}}'
-        )
-    return tuple(sorted(items, key=lambda item: item.at_s or 0.0) if phase.trace else items)
-
-
-def _lines(text: bytes, name: str) -> Iterator[tuple[str, bytes | msgspec.Raw]]:
-    if text.startswith(b"["):
-        try:
-            entries = msgspec.json.decode(text, type=list[msgspec.Raw])
-        except msgspec.DecodeError as error:
-            raise VtopError(f"{name}: {error}; expected a JSON array or one JSON object a line") from None
-        yield from ((f"{name} entry {number}", entry) for number, entry in enumerate(entries, 1))
-        return
-    for number, line in enumerate(text.split(b"\n"), 1):
-        if line.strip():
-            yield f"{name} line {number}", line
-
-
-def _request(line: _Line, phase: Phase) -> Item | None:
-    """None for a conversation that nobody opened. Raises ValueError."""
-    prompt: str | list[int] | None = line.prompt
-    if line.conversations is not None:
-        prompt = next((turn.value for turn in line.conversations if turn.speaker in ("human", "user")), "")
-        if not prompt.strip():
-            return None
-    input_tokens = _first(line.prompt_tokens, line.input, line.input_tokens, line.input_length)
-    output_tokens = _first(line.output, line.output_tokens, line.output_length)
-    if output_tokens is not None and output_tokens < 1:
-        raise ValueError(f"an output of {output_tokens} tokens; write 1 or more")
-    if phase.trace is not None:
-        if line.timestamp is None or input_tokens is None or output_tokens is None:
-            raise ValueError("a trace's line has timestamp (in ms), input_length and output_length")
-    elif prompt is not None:
-        if not prompt:
-            raise ValueError("the prompt is empty")
-        if isinstance(prompt, str):
-            return Item(text=prompt, output_tokens=output_tokens)
-        return Item(ids=tuple(prompt), input_tokens=len(prompt), output_tokens=output_tokens)
-    if input_tokens is None:
-        raise ValueError('neither "prompt" nor "input" (tokens)')
-    if input_tokens < 1:
-        raise ValueError(f"a prompt of {input_tokens} tokens; write 1 or more")
-    hash_ids, size = tuple(line.hash_ids or ()), phase.hash_tokens
-    if len(hash_ids) > -(-input_tokens // size):
-        raise ValueError(f"{len(hash_ids)} hash_ids of {size} tokens are more than {input_tokens} tokens; write block=")
-    at_s = None if line.timestamp is None else line.timestamp / 1000
-    return Item(input_tokens=input_tokens, output_tokens=output_tokens, hash_ids=hash_ids, at_s=at_s)
-
-
-def _first(*values: int | None) -> int | None:
-    return next((value for value in values if value is not None), None)

@@ -266,8 +266,8 @@ class Reading:
     def verdict(self, status: int | None, broke: str | None, why: str) -> tuple[str | None, str]:
         """The class of failure, None for a success, and its message.
 
-        broke: how the conversation ended when not by the answer's end (stalled, timeout, connect, reset, truncated,
-        cancelled_at_end). What was answered completely before that is a success all the same.
+        broke: how the conversation ended when not by the answer's end (stalled, timeout, connect, client_limit, reset,
+        truncated, cancelled_at_end). What was answered completely before that is a success all the same.
         """
         if status is not None and not 200 <= status < 300:
             return "http_status", why

@@ -16,9 +16,11 @@ from dataclasses import replace
 from functools import partial
 
 from vtop.errors import VtopError
+from vtop.load.backlog import AT_ONCE
 from vtop.load.client import Client
 from vtop.load.connection import Clock
 from vtop.load.exchange import Exchange
+from vtop.load.limit import ClientLimit
 from vtop.load.orders import Aim, Steady
 from vtop.load.phase import Phase
 from vtop.load.prompts import Prompts
@@ -80,6 +82,7 @@ class Running:
         self._ids: Iterator[int] = iter(()) if slots is None else closed_ids(phase, worker, workers)
         self._wanted = share(slots or 0, worker, workers)
         self._ready: deque[tuple[int, Exchange]] = deque()
+        self._filling = False  # more are to be sent in the next round of the loop
         # an open one
         cap = phase.max_in_flight
         self._cap = math.inf if cap is None else share(cap, worker, workers)
@@ -95,9 +98,11 @@ class Running:
     async def prepare(self) -> tuple[str, ...]:
         """Open the connections and lay out the first requests; what there is to say about it. Raises VtopError."""
         want = self._wanted or min(WARM if self._cap == math.inf else int(self._cap), MOST_WARM)
-        failure = await self._client.warm(want)
-        if failure is not None and failure.startswith("client limit"):
-            raise VtopError(f"{self._phase.name} needs {want} connections in a process; {failure}")
+        try:
+            failure = await self._client.warm(want)
+        except ClientLimit as limit:
+            needs = f"{self._phase.name} needs {want} connections in a process"
+            raise VtopError(f"{needs}; client limit: {limit}") from None
         for _ in range(self._wanted):
             if (made := self._next_made()) is not None:
                 self._ready.append(made)
@@ -175,8 +180,10 @@ class Running:
                 await self._changed.wait()
 
     def _fill(self) -> None:
-        """As many in flight as wanted."""
-        while len(self._flying) < self._wanted and not self._closing:
+        """As many in flight as wanted: a few now, and the rest when what has come meanwhile is read."""
+        for _ in range(AT_ONCE):
+            if len(self._flying) >= self._wanted or self._closing:
+                break
             now_s = self._now()
             if now_s >= self._until_s:
                 return
@@ -186,7 +193,16 @@ class Running:
                 return
             made[1].due_s = made[1].admitted_s = now_s
             self._send(*made)
+        else:
+            if not self._filling:
+                self._filling = True
+                asyncio.get_running_loop().call_soon(self._fill_on)
+            return
         self._changed.set()
+
+    def _fill_on(self) -> None:
+        self._filling = False
+        self._fill()
 
     def _next_made(self) -> tuple[int, Exchange] | None:
         k = next(self._ids, None)

@@ -28,7 +28,7 @@ WORDS = {
     "out": ("out=256", "output tokens, exactly; out=64~256 is a range [256; with dataset: the file's]"),
     "prefix": ("prefix=256", "the first tokens of every prompt of the run, alike; counted in `in`"),
     "dataset": ("dataset=prompts.jsonl", 'JSONL of {"prompt"} or {"input", "output"}, or ShareGPT\'s JSON'),
-    "trace": ("trace=trace.jsonl", "Mooncake's JSONL, at the recorded times (timestamp in ms)"),
+    "trace": ("trace=trace.jsonl", "Mooncake's JSONL, at the recorded times (timestamp in ms, or timestamp_s)"),
     "speed": ("speed=2", "of a trace: twice as fast"),
     "block": ("block=512", "of a trace: tokens that one of its hash_ids stands for"),
     "n": ("n=128", "requests to measure [closed loop: 4 a slot, at least 128]"),

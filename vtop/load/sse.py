@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 BOM: Final = b"\xef\xbb\xbf"
+CR: Final = 13  # looked for as a number it costs a fifth
 
 
 class StreamEvent(msgspec.Struct, frozen=True, gc=False):
@@ -41,7 +42,7 @@ class EventStream:
             data[:7] == b"data: {"
             and data[-3:] == b"}\n\n"
             and data.find(b"\n") == len(data) - 2
-            and b"\r" not in data
+            and CR not in data
             and not self._line
             and self._data is None
             and not self._name

@@ -22,10 +22,11 @@ import msgspec
 from vtop.errors import VtopError
 from vtop.load import probe
 from vtop.load.client import Client
+from vtop.load.dataset import Item, read
 from vtop.load.exchange import Exchange
 from vtop.load.orders import Aim, Begin, Done, Failed, Finish, Order, Prepare, Pulse, Ready, Refused, Setup, Until
 from vtop.load.phase import Phase
-from vtop.load.prompts import Item, Prompts, read
+from vtop.load.prompts import Prompts
 from vtop.load.reading import Asked
 from vtop.load.running import Running
 from vtop.load.voice import Voice

@@ -23,6 +23,7 @@ from vtop.recording.events import (
 )
 from vtop.recording.playhead import Playhead
 from vtop.recording.recording import FileRecording, LiveRecording, Recording
+from vtop.recording.shaped import ShapedRecording
 
 __all__ = [
     "AnyEvent",
@@ -43,6 +44,7 @@ __all__ = [
     "Recording",
     "Request",
     "Scrape",
+    "ShapedRecording",
     "Start",
     "Target",
     "Unknown",

@@ -181,11 +181,14 @@ class Request(Event, frozen=True, kw_only=True, tag="request"):
 
 
 class Host(Event, frozen=True, kw_only=True, tag="host"):
-    """How much of this machine the measuring itself takes, over the time since the line before."""
+    """How much of this machine the measuring itself takes, since the line before with the same fields.
+
+    The first two are of any session, every few seconds; the others of a load, once a second.
+    """
 
     at_s: float
-    cpu_ratio: float | None = None  # of all cores
-    vtop_cpu_ratio: float | None = None  # of one core
+    cpu_ratio: float | None = None  # busy, of all cores
+    vtop_cpu_ratio: float | None = None  # of one core; without the load's processes
     load_cpu_ratio: float | None = None  # of one core, the busiest worker's
     load_lag_p50_s: float | None = None  # how late the load's event loop ran
     load_lag_max_s: float | None = None

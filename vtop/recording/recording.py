@@ -23,6 +23,7 @@ from vtop.errors import VtopError
 from vtop.recording.events import FORMAT, AnyEvent, End, Event, Note, Start, decode, encode, format_of
 
 _LONGEST_START = 1 << 20  # bytes; what has no line end by then is no recording
+_FAULTS_KEPT = 1000  # of a file full of them, the first
 
 
 class Recording(Protocol):
@@ -177,12 +178,20 @@ class FileRecording:
         self._broken: str | None = None  # why the file cannot be read on
         self._line_number = 0
         self._last_t = 0.0
+        self.faults: list[str] = []  # what was wrong with the lines so far, as the notes say: the first of it
+        self.faulty = 0  # how many such notes there were
+        self.backward = 0  # lines whose t was earlier than that of the line before
         try:
             self._inflate = _inflater(path)
             self.start = self._first()
         except VtopError:
             self._raw.close()
             raise
+
+    @property
+    def lines(self) -> int:
+        """How many lines have been taken, unreadable ones included."""
+        return self._line_number
 
     @property
     def read_ratio(self) -> float:
@@ -270,6 +279,7 @@ class FileRecording:
         except ValueError as error:
             return self._note(f"line {self._line_number} cannot be read ({error}), left out")
         if event.t < self._last_t:  # cut and pasted by hand: order is the file's
+            self.backward += 1
             if isinstance(event, Event):
                 event = msgspec.structs.replace(event, t=self._last_t)
             else:
@@ -278,6 +288,9 @@ class FileRecording:
         return event
 
     def _note(self, text: str) -> Note:
+        self.faulty += 1
+        if len(self.faults) < _FAULTS_KEPT:
+            self.faults.append(text)
         return Note(t=self._last_t, source="recording", text=text)
 
 

@@ -75,7 +75,8 @@ class CardHistory:
         self.power_w = Track()
         self.power_limit_w = Track()
         self.sm_mhz = Track()  # the fastest
-        self._totals: list[tuple[float | None, float | None, float | None]] | None = None  # as last put
+        self.counted: FactTrack[tuple[str, ...]] = FactTrack()  # whose these are, by uuid
+        self.temp_c = Track()  # the hottest
         self._notes: list[tuple[float, str]] = []
 
     def apply(self, event: Gpu) -> None:
@@ -92,12 +93,12 @@ class CardHistory:
             for uuid, card in self.cards.items():
                 if uuid not in present:
                     card.put_absent(number)
-        totals = [(one.power_w, one.power_limit_w, one.sm_mhz) for one in counted_of(event.gpus)]
-        if totals != self._totals:
-            self._totals = totals
-            self.power_w.put(number, _whole([power_w for power_w, _, _ in totals]))
-            self.power_limit_w.put(number, _whole([limit_w for _, limit_w, _ in totals]))
-            self.sm_mhz.put(number, max((mhz for _, _, mhz in totals if mhz is not None), default=math.nan))
+        counted = counted_of(event.gpus)
+        self.counted.put(number, tuple([one.uuid for one in counted]))
+        self.power_w.put(number, _whole([one.power_w for one in counted]))
+        self.power_limit_w.put(number, _whole([one.power_limit_w for one in counted]))
+        self.sm_mhz.put(number, _highest([one.sm_mhz for one in counted]))
+        self.temp_c.put(number, _highest([one.temp_c for one in counted]))
 
     def apply_note(self, note: Note) -> None:
         self._notes.append((note.t, note.text))
@@ -157,10 +158,21 @@ def _card(card: Card, first: int, last: int, age_s: float) -> GpuPart:
         mem_max_mhz=now["mem_max_mhz"],
         throttle=fact.throttle,
         age_s=age_s,
+        temp_high_c=card.numbers["temp_c"].high(first, last),
     )
+
+
+def _highest(values: Sequence[float | None]) -> float:
+    if len(values) == 1:
+        (value,) = values
+        return math.nan if value is None else value
+    return max((value for value in values if value is not None), default=math.nan)
 
 
 def _whole(values: Sequence[float | None]) -> float:
     """A sum that is known only where every part is; NaN where it is not."""
+    if len(values) == 1:
+        (value,) = values
+        return math.nan if value is None else value
     known = [value for value in values if value is not None]
     return sum(known) if known and len(known) == len(values) else math.nan

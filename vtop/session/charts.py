@@ -17,7 +17,7 @@ from vtop.metrics.vllm import Quantity
 from vtop.session.breakdown import parts_of
 from vtop.session.cards import CardHistory
 from vtop.session.frame import Charts, Happening, Points, View
-from vtop.session.server import ServerHistory
+from vtop.session.server import GAP_INTERVALS, ServerHistory
 from vtop.session.tracks import HistogramTrack, Track
 
 _WORTH_A_COLUMN = 0.25  # a rate is shown when at least this share of its column is known
@@ -180,6 +180,7 @@ def charts(
         frontend_s=frontend_s,
         power_w=_cards(cards, cards.power_w, now_s, edges),
         sm_mhz=_cards(cards, cards.sm_mhz, now_s, edges),
+        temp_c=_cards(cards, cards.temp_c, now_s, edges),
         marks=_marks(marks, edges),
     )
 
@@ -192,6 +193,8 @@ def _seen_until(servers: Sequence[ServerHistory], cards: CardHistory, now_s: flo
         pages = server.visible(now_s)
         if pages:
             latest.append(max(server.at_s[pages - 1], now_s - server.patience_s(pages - 1)))
+        else:
+            latest.append(now_s - GAP_INTERVALS * server.interval_s)
     readings = cards.visible(now_s)
     if readings:
         latest.append(max(cards.at_s[readings - 1], now_s - cards.patience_s))

@@ -9,16 +9,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vtop.metrics.histogram import Range
+from vtop.session.analysis import (
+    Energy,
+    Growth,
+    KvAccount,
+    OwnTtft,
+    Pressure,
+    Queueing,
+    Recompute,
+    Roofline,
+    Staircase,
+    Tail,
+    Verdict,
+    WallClock,
+)
 
 Points = tuple[float | None, ...]  # one per chart column, oldest first; None is a gap
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """What a reader chose to look at: how long a window, in how many chart columns."""
+    """What a reader chose to look at: how long a window, in how many chart columns; and whether the verdict is about
+    the `whole` window, as in a report, or about its end."""
 
     window_s: float = 300.0
     columns: int = 60
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,6 +159,7 @@ class Latency:
     p99: Range | None
     n: float
     cohort: str  # whose: first token, every token, finished
+    p999: Range | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -195,6 +212,7 @@ class GpuPart:
     mem_max_mhz: float | None
     throttle: tuple[str, ...] | None
     age_s: float
+    temp_high_c: float | None = None  # in the window
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -313,6 +331,7 @@ class Charts:
     power_w: Points
     sm_mhz: Points
     marks: tuple[tuple[int, str], ...]  # column, kind of happening: restart, outage, mark
+    temp_c: Points = ()  # of the hottest card
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -340,3 +359,15 @@ class Frame:
     happenings: tuple[Happening, ...]  # newest last
     charts: Charts
     load: LoadPart | None = None  # vtop's own
+    staircase: Staircase = Staircase()  # noqa: RUF009 - these are frozen
+    recompute: Recompute = Recompute()  # noqa: RUF009
+    roofline: Roofline = Roofline()  # noqa: RUF009
+    account: KvAccount = KvAccount()  # noqa: RUF009
+    queueing: Queueing = Queueing()  # noqa: RUF009
+    wallclock: WallClock = WallClock()  # noqa: RUF009
+    tail: Tail = Tail()  # noqa: RUF009
+    energy: Energy = Energy()  # noqa: RUF009
+    growth: Growth = Growth()  # noqa: RUF009
+    own_ttft: OwnTtft | None = None
+    pressure: Pressure | None = None  # of the latest pages
+    verdict: Verdict = Verdict()  # noqa: RUF009

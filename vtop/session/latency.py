@@ -30,8 +30,8 @@ def latencies(window: Window) -> tuple[Latency, ...]:
         histogram = window.histogram(quantity)
         if histogram is None:
             continue
-        p50, p90, p99 = (histogram.quantile(q) for q in (0.5, 0.9, 0.99))
-        rows.append(Latency(name, window.mean(quantity), p50, p90, p99, window.observed(quantity), cohort))
+        p50, p90, p99, p999 = (histogram.quantile(q) for q in (0.5, 0.9, 0.99, 0.999))
+        rows.append(Latency(name, window.mean(quantity), p50, p90, p99, window.observed(quantity), cohort, p999))
     return tuple(rows)
 
 

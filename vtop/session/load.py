@@ -13,11 +13,14 @@ import math
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import accumulate
 
 from vtop.recording import Host, Load, Request
+from vtop.session.ended import Ended
 from vtop.session.frame import LoadPart, Quantiles, Slo
+from vtop.session.network import Answered
 from vtop.session.spread import Spread
 
 ASKED = (0.5, 0.9, 0.99, 0.999)
@@ -26,7 +29,9 @@ LATE_S, LATE_SHARE = 0.002, 0.05  # p99 lateness beyond both marks the run clien
 BUSY_RATIO = 0.9  # of one core
 LAG_S = 0.05
 UNFINISHED = "cancelled_at_end"
+CLIENT_LIMIT = "client_limit"  # a request that this machine could not send
 SLICES_PER_S = 10  # in which output tokens are counted
+SLICE_US = 1_000_000 // SLICES_PER_S
 
 
 @dataclass(slots=True)
@@ -41,13 +46,18 @@ class Phase:
     late_us: array[int] = field(default_factory=lambda: array("q"))
     first_t: array[float] = field(default_factory=lambda: array("d"))
     end_t: array[float] = field(default_factory=lambda: array("d"))
-    ended: list[Request] = field(default_factory=list)
+    ended: Ended = field(default_factory=Ended)
     seen: Seen | None = None
 
     def steady(self, end: Load) -> tuple[float, float]:
         """From the end of the warm-up to the last request being sent: what comes after is the draining."""
         begin_s = next((change.t for change in self.changes if change.state == "steady"), self.begin.t)
         return begin_s, min(end.t, self.sent_s[-1] if self.sent_s else end.t)
+
+    def settled_s(self, now_s: float) -> float:
+        """Since when its load is what it is: begun, warm and not changed by hand, as known at an instant."""
+        marks = [change.t for change in self.changes if change.t <= now_s and change.state in ("steady", "change")]
+        return max(marks, default=self.begin.t)
 
     def state(self, now_s: float) -> tuple[Load, Load | None]:
         """(the latest target, the end) as known at an instant."""
@@ -59,6 +69,32 @@ class Phase:
                 elif change.state == "change":
                     latest = change
         return latest, end
+
+
+class Slices:
+    """How many in each slice of time: a day of slices is a megabyte, and a stray instant costs one block."""
+
+    __slots__ = ("_blocks",)
+    _BLOCK = 1024
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, array[int]] = {}
+
+    def add(self, slice_: int, count: int) -> None:
+        block, place = divmod(slice_, self._BLOCK)
+        counts = self._blocks.get(block)
+        if counts is None:
+            counts = self._blocks[block] = array("q", bytes(8 * self._BLOCK))
+        counts[place] += count
+
+    def between(self, first: int, last: int) -> int:
+        """In the slices from first up to, not including, last."""
+        total = 0
+        for block, counts in self._blocks.items():
+            begin = block * self._BLOCK
+            if begin < last and begin + self._BLOCK > first:
+                total += sum(counts[max(0, first - begin) : last - begin])
+        return total
 
 
 class Seen:
@@ -74,8 +110,10 @@ class Seen:
         self.answered = 0  # of those, with their first token
         self.done = self.good = self.judged = 0
         self.output_tokens = self.good_tokens = 0
-        self.tokens_in: Counter[int] = Counter()  # output tokens by slice of the session, warm-up included
+        self.tokens_in = Slices()  # output tokens by slice of the session, warm-up included
         self.unfinished = 0  # broken off by vtop
+        self.limits = 0  # that met a limit of this machine, warm-up included
+        self.limit: str | None = None  # the first of these, in words
         self.wrong_length = 0
         self.cached_tokens = 0
         self.unsplit = 0  # requests whose gaps could not be split into tokens
@@ -88,13 +126,16 @@ class Seen:
         self.sent = sent
         ended = bisect_right(phase.end_t, now_s)
         for k in range(self.ended, ended):
-            self._take(phase.ended[k], phase.begin.slo)
+            self.take(phase.ended[k], phase.begin.slo)
         self.ended = ended
 
-    def _take(self, request: Request, slo: dict[str, float] | None) -> None:
+    def take(self, request: Request, slo: dict[str, float] | None) -> None:
         self.closed += request.sent_s is not None
         self.answered += request.first_s is not None
         self._spread_tokens(request)
+        if request.error == CLIENT_LIMIT:
+            self.limits += 1
+            self.limit = self.limit or request.detail
         if request.warmup:
             return
         self.judged += slo is not None
@@ -130,19 +171,23 @@ class Seen:
         """Count the tokens of a request, also of one that failed, at the instants at which they came."""
         if request.first_s is None:
             return
-        at_s = request.first_s
-        self.tokens_in[int(at_s * SLICES_PER_S)] += request.first_tokens or 1
-        each = request.gap_tokens or repeat(1)
-        for us, tokens in zip(request.gaps_us or (), each, strict=False):
-            at_s += us / 1e6
-            self.tokens_in[int(at_s * SLICES_PER_S)] += tokens
+        first_us = round(request.first_s * 1e6)
+        self.tokens_in.add(first_us // SLICE_US, request.first_tokens or 1)
+        at_us = accumulate(request.gaps_us or (), initial=first_us)
+        next(at_us)
+        if request.gap_tokens is None:
+            for slice_, tokens in Counter(map(SLICE_US.__rfloordiv__, at_us)).items():
+                self.tokens_in.add(slice_, tokens)
+        else:
+            for us, tokens in zip(at_us, request.gap_tokens, strict=False):
+                self.tokens_in.add(us // SLICE_US, tokens)
 
     def tokens_per_s(self, begin_s: float, end_s: float) -> float | None:
         """Output tokens that came within whole slices of a stretch, per second; None for less than a second."""
         first, last = math.ceil(begin_s * SLICES_PER_S), math.floor(end_s * SLICES_PER_S)
         if last - first < SLICES_PER_S:
             return None
-        return sum(self.tokens_in[slice_] for slice_ in range(first, last)) * SLICES_PER_S / (last - first)
+        return self.tokens_in.between(first, last) * SLICES_PER_S / (last - first)
 
     def _take_gaps(self, request: Request) -> None:
         gaps = request.gaps_us or ()
@@ -201,6 +246,9 @@ class LoadHistory:
 
     def __init__(self) -> None:
         self.phases: dict[int, Phase] = {}
+        self.answered: dict[int, Answered] = {}  # by server
+        self._server: int | None = None  # of the latest phase
+        self._trials: list[Request] = []  # before the first phase tells on which server
         self.hosts_t = array("d")
         self.hosts: list[Host] = []
 
@@ -208,16 +256,25 @@ class LoadHistory:
         phase = self.phases.get(load.phase)
         if phase is None:
             self.phases[load.phase] = Phase(load)
+            self._server = load.server
+            for trial in self._trials:
+                self._answer(load.t, load.server, trial)
+            self._trials.clear()
         else:
             phase.changes.append(load)
 
     def apply_request(self, request: Request) -> None:
         phase = self.phases.get(request.phase)
         if phase is None:
+            if request.end_s is not None and self._server is None:
+                self._trials.append(request)
+            elif request.end_s is not None:
+                self._answer(request.t, self._server, request)
             return
         if request.end_s is not None:
             phase.end_t.append(request.t)
             phase.ended.append(request)
+            self._answer(request.t, phase.begin.server, request)
         elif request.first_s is not None:
             phase.first_t.append(request.t)
         elif request.sent_s is not None:
@@ -227,14 +284,24 @@ class LoadHistory:
             phase.sent_warmup.append(request.warmup)
             phase.late_us.append(round(max(0.0, late_s) * 1e6))
 
+    def _answer(self, t: float, server: int | None, request: Request) -> None:
+        if server is not None:
+            self.answered.setdefault(server, Answered()).add(t, request)
+
     def apply_host(self, host: Host) -> None:
+        if host.load_cpu_ratio is None:  # about the machine, not about the load
+            return
         self.hosts_t.append(host.t)
         self.hosts.append(host)
 
+    def latest(self, now_s: float) -> Phase | None:
+        """The phase that runs at an instant, or the last one that ran; None when there is no load."""
+        return next((phase for phase in reversed(self.phases.values()) if phase.begin.t <= now_s), None)
+
     def part(self, now_s: float) -> LoadPart | None:
         """The phase that runs at an instant, or the last one that ran; None when there is no load."""
-        begun = [number for number, phase in self.phases.items() if phase.begin.t <= now_s]
-        return self.part_of(begun[-1], now_s) if begun else None
+        phase = self.latest(now_s)
+        return self.part_of(phase.begin.phase, now_s) if phase is not None else None
 
     def part_of(self, number: int, now_s: float) -> LoadPart | None:
         """A phase as it stood at an instant; None before it began."""
@@ -244,7 +311,7 @@ class LoadHistory:
         target, end = phase.state(now_s)
         seen = self._seen(phase, now_s)
         ended_s = end.t if end is not None else now_s
-        host = self._host(now_s)
+        host = self._host(phase.begin.t, min(now_s, ended_s))
         late_p50_s, late_p99_s = seen.late.quantiles((0.5, 0.99), however_few=True)
         done_all = bisect_right(phase.end_t, now_s)
         elapsed_s = max(0.0, ended_s - phase.begin.t)
@@ -292,6 +359,11 @@ class LoadHistory:
             limited=_limited(target, seen, late_p99_s, host),
         )
 
+    def seen(self, number: int, now_s: float) -> Seen | None:
+        """What the requests of a phase add up to at an instant; None before it began."""
+        phase = self.phases.get(number)
+        return self._seen(phase, now_s) if phase is not None and phase.begin.t <= now_s else None
+
     def _seen(self, phase: Phase, now_s: float) -> Seen:
         seen = phase.seen
         behind = seen is not None and (
@@ -302,9 +374,17 @@ class LoadHistory:
         seen.go_to(phase, now_s)
         return seen
 
-    def _host(self, now_s: float) -> Host | None:
+    def _host(self, begin_s: float, now_s: float) -> Host | None:
         place = bisect_right(self.hosts_t, now_s) - 1
-        return self.hosts[place] if place >= 0 else None
+        return self.hosts[place] if place >= 0 and self.hosts_t[place] >= begin_s else None
+
+
+def seen_of(requests: Iterable[Request], slo: dict[str, float] | None) -> Seen:
+    """What some ended requests add up to, as those of a phase do."""
+    seen = Seen()
+    for request in requests:
+        seen.take(request, slo)
+    return seen
 
 
 def target_words(load: Load) -> str:
@@ -361,6 +441,8 @@ def _slo(phase: Phase, seen: Seen, elapsed_s: float) -> Slo | None:
 
 def _limited(target: Load, seen: Seen, late_p99_s: float | None, host: Host | None) -> str | None:
     """Why the numbers may be the client's rather than the server's."""
+    if seen.limits:
+        return f"{seen.limits} failed here: {seen.limit or 'a limit of this machine'}"
     gap_s = 1.0 / target.rate_per_s if target.rate_per_s else 0.0
     if late_p99_s is not None and late_p99_s > max(LATE_S, LATE_SHARE * gap_s) and target.shape == "open":
         return f"requests left {late_p99_s * 1000:.1f} ms late (p99)"

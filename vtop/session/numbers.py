@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from vtop.metrics import vllm
 from vtop.metrics.vllm import Quantity
 
-_ELSEWHERE = {"gpu": "NVML", "header": "the page itself", "load": "vtop's own requests"}
+_ELSEWHERE = {"gpu": "NVML", "header": "the page itself", "load": "vtop's own requests", "ttft": "vtop's own requests"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,117 @@ NUMBERS: tuple[Number, ...] = (
         "a client that hangs up is in no finish counter",
     ),
     Number(
+        "requests",
+        "running by Little",
+        "queueing.running",
+        "requests",
+        (Q.RUNNING, Q.E2E, Q.INFERENCE),
+        "mean running against finished per second × mean inference time (prefill + decode) of the finished; "
+        "residual = (measured − expected) ÷ expected",
+        "far from 0 the window is no steady state; a preempted request's second wait is in the time and not in running",
+    ),
+    Number(
+        "requests",
+        "waiting by Little",
+        "queueing.waiting",
+        "requests",
+        (Q.WAITING, Q.TTFT, Q.QUEUE),
+        "mean waiting against first tokens per second × mean queue time of the finished; residual likewise",
+        "preempted requests wait again in waiting and not in queue time; pages can miss waves that are shorter "
+        "than a few of them",
+    ),
+    Number(
+        "requests",
+        "trend",
+        "queueing.trend",
+        "growing, steady, draining",
+        (Q.WAITING,),
+        "Mann–Kendall on at most 30 means of waiting since the latest gap or change of load: p below 0.01, Sen's "
+        "slope over the stretch at least 10 % of the mean and 1 request, the later half going the same way",
+        "a queue that remembers longer than the window looks like a trend",
+    ),
+    Number(
+        "requests",
+        "life spent waiting",
+        "queueing.waiting_share",
+        "%",
+        (Q.QUEUE, Q.E2E),
+        "Δ queue sum ÷ Δ e2e sum, of the requests that finished in the window",
+    ),
+    Number(
+        "requests",
+        "events",
+        "staircase.events",
+        "preemptions",
+        (Q.PREEMPTIONS, Q.RUNNING, Q.WAITING, Q.FINISHED, Q.KV_USED),
+        "each step of the stair: the page on which running fell and waiting rose by more than finished, with KV at "
+        "90 % or more, matched to the counter's rises, oldest first; a rise without such a page is dated by itself",
+        "right to one interval between pages; what the counter has not told of is 'unconfirmed' and in no event",
+    ),
+    Number(
+        "requests",
+        "trigger",
+        "staircase.trigger_mean_ratio",
+        "%",
+        (Q.KV_USED, Q.PREEMPTIONS),
+        "KV use on the page before each preemption that the gauges date: mean, and the lowest beside it",
+        "up to one interval before the event, so below what really triggers it",
+    ),
+    Number(
+        "requests",
+        "freed",
+        "staircase.freed_mean_tokens",
+        "tokens",
+        (Q.KV_USED, Q.CACHE_CONFIG, Q.GENERATION_TOKENS),
+        "fall of KV use × pool + tokens generated meanwhile, per preemption, where nobody finished or began on that"
+        " page",
+        "rounded up to blocks",
+    ),
+    Number(
+        "requests",
+        "every",
+        "staircase.interval_mean_s",
+        "s",
+        (Q.PREEMPTIONS,),
+        "mean time from event to event in the window, ± its standard deviation",
+        "several between two pages are one event",
+    ),
+    Number(
+        "requests",
+        "per minute",
+        "staircase.per_minute",
+        "preemptions/min",
+        (Q.PREEMPTIONS,),
+        "slope of the least-squares line through the stair; straightness is its R²",
+    ),
+    Number(
+        "requests",
+        "cycle",
+        "staircase.cycle",
+        "a phrase",
+        (Q.PREEMPTIONS, Q.KV_USED),
+        "where 6 events or more come with a spread below 0.7 of their mean interval, on a line of R² 0.98 or more, "
+        "at a mean trigger of 90 % or more, two pages apart or more",
+        "events that come by chance have a spread of 1",
+    ),
+    Number(
+        "requests",
+        "per request",
+        "staircase.per_request",
+        "preemptions",
+        (Q.REQUEST_PREEMPTIONS,),
+        "Δ sum ÷ Δ count of the finished requests' preemptions (vLLM 0.30 and later); thrashing: how many of them "
+        "had more than 5",
+    ),
+    Number(
+        "requests",
+        "by reason",
+        "staircase.by_reason",
+        "preemptions",
+        (Q.PREEMPTIONS_BY_REASON,),
+        "growth in the window, where exported",
+    ),
+    Number(
         "kv",
         "used",
         "kv.used",
@@ -118,6 +229,71 @@ NUMBERS: tuple[Number, ...] = (
         "an upper bound: a block with one token in it counts as a block",
     ),
     Number(
+        "kv",
+        "lengths",
+        "account.input_tokens",
+        "tokens",
+        (Q.REQUEST_PROMPT_TOKENS, Q.REQUEST_GENERATION_TOKENS),
+        "in and out of a request: as vtop's own load asks, where those are exact and nobody else is served; else "
+        "the means of the requests that finished in the window",
+    ),
+    Number(
+        "kv",
+        "nominal",
+        "account.nominal",
+        "%",
+        (Q.RUNNING, Q.WAITING, Q.KV_USED, Q.CACHE_CONFIG),
+        "C × blocks of (in + out) ÷ pool against the highest page, C × blocks of (in + out ÷ 2) ÷ pool against "
+        "the median page, for the C that the clients keep in flight: of vtop's own load, else the median of "
+        "running + waiting",
+        "shared prefixes hold their blocks once; a page a second can miss the peak of requests that live for a "
+        "few pages only",
+    ),
+    Number(
+        "kv",
+        "effective",
+        "account.effective",
+        "%",
+        (Q.RUNNING, Q.KV_USED, Q.CACHE_CONFIG),
+        "the same for the C that runs: the median of running, while anything ran or waited",
+    ),
+    Number(
+        "kv",
+        "oversubscribed",
+        "account.oversubscription",
+        "×",
+        (Q.RUNNING, Q.WAITING, Q.CACHE_CONFIG),
+        "nominal C × (in + out) ÷ pool",
+    ),
+    Number(
+        "kv",
+        "residents",
+        "account.predicted_residents",
+        "requests",
+        (Q.CACHE_CONFIG, Q.REQUEST_PROMPT_TOKENS, Q.REQUEST_GENERATION_TOKENS),
+        "pool ÷ (in + out), beside the median of running",
+    ),
+    Number(
+        "kv",
+        "full in",
+        "account.full_in_s",
+        "s",
+        (Q.KV_USED, Q.CACHE_CONFIG),
+        "room ÷ growth of the tokens in use since they last fell (on fewer than 3 pages: over the last 10 s); "
+        "none while they do not grow",
+        "growth is by whole blocks, and an admission grows it by a prompt at once",
+    ),
+    Number(
+        "kv",
+        "waste",
+        "account.waste_tokens",
+        "tokens",
+        (Q.RUNNING, Q.CACHE_CONFIG),
+        "running × the mean empty rest of a request's last block over its life; at its end: blocks of (in + out) "
+        "− (in + out)",
+        "exact for equal lengths; where lengths differ, (block − 1) ÷ 2 is what to expect",
+    ),
+    Number(
         "gpu",
         "power",
         "gpus.power_w",
@@ -134,6 +310,77 @@ NUMBERS: tuple[Number, ...] = (
         "MHz",
         (),
         "SM clock now, beside its maximum; what holds it down stands behind it in words",
+    ),
+    Number(
+        "gpu",
+        "joules",
+        "energy.joules",
+        "J",
+        (),
+        "growth of the energy counters of the cards in use, from the reading nearest to the window's first page "
+        "to that nearest to its last; where a card has none: power integrated over the readings, gaps left out",
+    ),
+    Number(
+        "gpu",
+        "J per token",
+        "energy.per_output_token_j",
+        "J",
+        (Q.GENERATION_TOKENS, Q.PROMPT_TOKENS),
+        "joules ÷ generated tokens, and ÷ prompt and generated tokens, of the servers on this host",
+        "not known where no server is on this host, or where the readings cover less than 95 % of the window",
+    ),
+    Number(
+        "gpu",
+        "idle",
+        "energy.idle_share",
+        "%",
+        (Q.RUNNING, Q.WAITING),
+        "lowest power read while nothing ran, in the session so far × time ÷ joules",
+        "not known before the session has seen the server idle",
+    ),
+    Number(
+        "gpu",
+        "at its limit",
+        "energy.near_limit_share",
+        "%",
+        (),
+        "readings with a card at 97 % of its power limit or above ÷ readings",
+    ),
+    Number(
+        "gpu",
+        "throttled",
+        "energy.throttled_share",
+        "%",
+        (),
+        "readings with a clock event reason other than idle ÷ readings; each reason with its own share",
+    ),
+    Number(
+        "gpu",
+        "MFU",
+        "roofline.mfu_ratio",
+        "%",
+        (Q.FLOPS,),
+        "Δ FLOP ÷ seconds ÷ engines ÷ dense bf16 peak of the card (vtop/session/peaks.py), over the window, idle "
+        "time included",
+        "vLLM's model of the work, recompute included; attention counts as a full rectangle; only with --enable-"
+        "mfu-metrics",
+    ),
+    Number(
+        "gpu",
+        "bandwidth",
+        "roofline.bandwidth_ratio",
+        "%",
+        (Q.READ_BYTES, Q.WRITE_BYTES),
+        "Δ (read + written bytes) ÷ seconds ÷ engines ÷ memory peak of the card",
+        "vLLM's model of the traffic, not a measurement",
+    ),
+    Number(
+        "gpu",
+        "intensity",
+        "roofline.intensity",
+        "FLOP/byte",
+        (Q.FLOPS, Q.READ_BYTES, Q.WRITE_BYTES),
+        "Δ FLOP ÷ Δ (read + written bytes)",
     ),
     Number(
         "ttft",
@@ -190,6 +437,69 @@ NUMBERS: tuple[Number, ...] = (
         "holds for a queue that neither grows nor shrinks; waiting includes preempted requests",
     ),
     Number(
+        "ttft",
+        "network",
+        "own_ttft.network_s",
+        "s",
+        (Q.E2E, Q.INFERENCE, Q.PREFILL),
+        "mean TTFT of vtop's own requests, from sent, − mean of queue + prefill + frontend, of the same requests: "
+        "those that finished in the window",
+        "not known where more than 2 % of the finished requests were not vtop's",
+    ),
+    Number(
+        "ttft",
+        "by the answers",
+        "own_ttft.timed_queue_s",
+        "s",
+        (),
+        "means of the timings that the server put into the answers: queue, prefill (its time_to_first_token_ms), "
+        "and the rest of the client's TTFT",
+        "only with --enable-per-request-metrics",
+    ),
+    Number(
+        "ttft",
+        "queue ÷ prefill",
+        "growth.queue_of_prefill_ratio",
+        "%",
+        (Q.QUEUE, Q.PREFILL),
+        "queue ÷ prefill, and queue ÷ total, of the requests that finished in the window",
+    ),
+    Number(
+        "ttft",
+        "by load",
+        "growth.phases",
+        "s",
+        (Q.QUEUE, Q.PREFILL, Q.E2E, Q.INFERENCE),
+        "the parts at each load of vtop's own: of the requests that finished from the end of a phase's warm-up to "
+        "its end",
+    ),
+    Number(
+        "ttft",
+        "growth",
+        "growth.prefill_factor",
+        "×",
+        (Q.PREFILL, Q.E2E, Q.INFERENCE),
+        "prefill, and frontend, of the latest phase ÷ that at the lowest load; of queue what was added",
+        "phases of one shape and with the same lengths only",
+    ),
+    Number(
+        "ttft",
+        "queue overtakes",
+        "growth.crossing",
+        "in flight, requests/s",
+        (Q.QUEUE, Q.PREFILL),
+        "the load at which queue would be prefill, on the log–log slopes of the last two loads",
+        "an extrapolation; none beyond 4 times the highest load, nor where the two do not draw nearer",
+    ),
+    Number(
+        "ttft",
+        "overtook",
+        "growth.crossed_at",
+        "in flight, requests/s",
+        (Q.QUEUE, Q.PREFILL),
+        "the lowest load at which queue was above prefill",
+    ),
+    Number(
         "tokens",
         "out",
         "generation_tokens",
@@ -225,6 +535,83 @@ NUMBERS: tuple[Number, ...] = (
         "until 0.26 a request blocked on KV is looked up again every step, and a preempted one may hit its own blocks",
     ),
     Number(
+        "tokens",
+        "recomputed",
+        "recompute.tokens",
+        "tokens",
+        (Q.WRITE_BYTES, Q.PROMPT_TOKENS_BY_SOURCE, Q.GENERATION_TOKENS, Q.TTFT),
+        "executed − least − rejected drafts, in the window and since vtop attached. executed: T of written bytes = "
+        "a × T + b × rows of logits, a and b by the model's shape where the counters agree within 1 %, else fitted "
+        "on pages without preemption; without --enable-mfu-metrics estimated by the KV that preemptions released",
+        "0 while nobody was preempted; afterwards prompts aborted before their first token and async scheduling's "
+        "wasted step after a stop token count too, and prompts in mid-prefill until they are counted "
+        "(unsettled_tokens, at most)",
+    ),
+    Number(
+        "tokens",
+        "least",
+        "recompute.least_tokens",
+        "tokens",
+        (Q.PROMPT_TOKENS_BY_SOURCE, Q.GENERATION_TOKENS, Q.TTFT),
+        "Δ computed prompt tokens + Δ generated − first tokens: what the answers needed",
+        "before vLLM 0.16 prompt − prefix hits",
+    ),
+    Number(
+        "tokens",
+        "recompute share",
+        "recompute.ratio",
+        "%",
+        (Q.WRITE_BYTES, Q.PROMPT_TOKENS_BY_SOURCE, Q.GENERATION_TOKENS, Q.TTFT),
+        "recomputed ÷ least",
+    ),
+    Number(
+        "tokens",
+        "a preemption",
+        "recompute.per_preemption",
+        "tokens",
+        (Q.WRITE_BYTES, Q.PROMPT_TOKENS_BY_SOURCE, Q.GENERATION_TOKENS, Q.TTFT, Q.PREEMPTIONS),
+        "recomputed ÷ preemptions, since vtop attached",
+    ),
+    Number(
+        "tokens",
+        "by FLOP",
+        "recompute.by_flops_tokens",
+        "tokens",
+        (Q.FLOPS, Q.PROMPT_TOKENS_BY_SOURCE, Q.GENERATION_TOKENS, Q.PREEMPTIONS),
+        "a cross-check: the x that explains the FLOP counter, with mean lengths for contexts and every prompt in "
+        "one chunk",
+        "an approximation, some 5 % off; prefills cut into chunks look at less context",
+    ),
+    Number(
+        "tokens",
+        "by KV",
+        "recompute.by_kv_tokens",
+        "tokens",
+        (Q.KV_USED, Q.CACHE_CONFIG, Q.PREEMPTIONS),
+        "a cross-check: KV released by the preemptions; where it does not show, KV in use ÷ running on the page before",
+        "blocks, and what a resumed request finds in the prefix cache is not taken off",
+    ),
+    Number(
+        "tokens",
+        "decoding",
+        "wallclock.decode_s",
+        "s",
+        (Q.ITERATION_TOKENS, Q.RUNNING, Q.GENERATION_TOKENS),
+        "steps × the time of a step that only decodes (median ITL of vtop's own load, else median over pages "
+        "between which all steps only decoded); idle: nothing ran; the rest is prefill and recompute, divided by "
+        "their tokens. They add up to the window",
+        "chunks that gave no output are no steps; several API servers count a step several times",
+    ),
+    Number(
+        "tokens",
+        "stolen",
+        "wallclock.stolen_ratio",
+        "%",
+        (Q.DECODE, Q.REQUEST_GENERATION_TOKENS),
+        "1 − (mean output − 1) × step ÷ mean decode time, of the finished: what others' prefill and recompute and "
+        "preemption took",
+    ),
+    Number(
         "latencies",
         "mean",
         "latencies.mean_s",
@@ -241,6 +628,16 @@ NUMBERS: tuple[Number, ...] = (
         (Q.TTFT, Q.ITL, Q.TPOT, Q.QUEUE, Q.PREFILL, Q.DECODE, Q.E2E),
         "the bounds of the bucket that holds the percentile (nearest rank) in the window; never interpolated",
         "queue, prefill, decode and e2e begin at 300 ms; above the last bound it is '> bound'",
+    ),
+    Number(
+        "latencies",
+        "tail",
+        "tail.sentence",
+        "a sentence",
+        (Q.ITL, Q.PREEMPTIONS),
+        "the first of p50, p90, p99, p99.9, p99.99, p99.999 with 1 − q at most preemptions ÷ gaps of the window: "
+        "below it the torn gaps do not show",
+        "with several tokens an output, gaps are those of outputs",
     ),
     Number(
         "load",
@@ -293,7 +690,8 @@ NUMBERS: tuple[Number, ...] = (
         "s",
         (),
         "sent − due: how late the client was",
-        "an open loop with p99 beyond 2 ms and 5 % of the mean gap is marked client-limited",
+        "an open loop with p99 beyond 2 ms and 5 % of the mean gap is marked client-limited, and so is any phase with a "
+        "request that this machine had no file, port or memory for (client_limit)",
     ),
     Number(
         "load",

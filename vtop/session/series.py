@@ -59,10 +59,17 @@ class Group:
 
     def add(self, owner: str, rank: int, page: int) -> Cell:
         cell = Cell(self, owner)
+        only = self.only
         self.only, self._rank = (None, self._rank) if self._cells else (cell, rank)
         self._cells.setdefault(rank, []).append(cell)
         self._cells = dict(sorted(self._cells.items()))
-        if self.engines is not None and owner not in self.engines:
+        if self.engines is None:
+            return cell
+        if self.only is cell:  # as long as it is the only one, the total is its own
+            self.engines[owner] = self.total
+        elif only is not None:
+            self.engines[only.owner] = self.total.copy()
+        if owner not in self.engines:
             self.engines[owner] = Track(0.0 if page > self._page else self.total.began)
         return cell
 
@@ -71,11 +78,9 @@ class Group:
         only = self.only
         if only is None:
             return self.total.put(page, self._together(page))
-        value = only.raw + only.before if only.known else math.nan
-        if only.known:
-            self._total_now = value
-        if self.engines is not None:
-            self.engines[only.owner].put(page, value)
+        if not only.known:
+            return self.total.put(page, math.nan)
+        self._total_now = value = only.raw + only.before
         return self.total.put(page, value)
 
     def _together(self, page: int) -> float:
@@ -126,9 +131,9 @@ class HistogramCell:
 
     def put(self, counts: HistogramCounts, *, full: bool) -> bool:
         """True when this changed it, as it does on every line that is not full."""
-        same = counts == self.raw if self.raw is not None else not counts.count
-        changed = not full or not self.known or not same
-        if self.raw is not None and counts.count < self.raw.count:  # it fell on a line that is not full
+        raw = self.raw
+        changed = not full or not self.known or (counts != raw if raw is not None else bool(counts.count))
+        if raw is not None and counts.count < raw.count:  # it fell on a line that is not full
             self.carry()
         self.raw, self.known = counts, True
         if counts.sum is not None:

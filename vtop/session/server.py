@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
 
 from vtop.metrics import vllm
 from vtop.metrics.vllm import Kind, Quantity
@@ -17,19 +18,18 @@ from vtop.session.tracks import FactTrack, HistogramTrack, Track
 
 GAP_INTERVALS = 2.5  # two pages further apart than this many intervals have a gap between them
 
-_PER_ENGINE = frozenset({Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED, Quantity.GENERATION_TOKENS})
+_PER_ENGINE = frozenset(
+    {Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED, Quantity.GENERATION_TOKENS}
+    | {Quantity.PREEMPTIONS, Quantity.FINISHED}
+)
 # histograms that are asked for percentiles; of the others sum and count are enough
 PERCENTILES = frozenset(
     {Quantity.TTFT, Quantity.ITL, Quantity.TPOT, Quantity.QUEUE, Quantity.PREFILL, Quantity.DECODE, Quantity.E2E}
+    | {Quantity.REQUEST_PREEMPTIONS}
 )
 # these are in the recording, with a meaning, and in no frame: following them would cost every page for nothing
-_IN_NO_FRAME = frozenset(
-    {Quantity.READ_BYTES, Quantity.WRITE_BYTES, Quantity.PROCESS_CPU, Quantity.HTTP_DURATION}
-    | {Quantity.PROMPT_TOKENS_BY_SOURCE, Quantity.PREEMPTIONS_BY_REASON, Quantity.SLEEPING, Quantity.LORA}
-    | {Quantity.SPEC_DRAFTS, Quantity.SPEC_DRAFT_TOKENS, Quantity.SPEC_ACCEPTED_TOKENS}
-    | {Quantity.REQUEST_PREEMPTIONS, Quantity.REQUEST_PROMPT_TOKENS, Quantity.REQUEST_GENERATION_TOKENS}
-)
-_NOT_THE_ENGINE = frozenset({Quantity.REJECTED})
+_IN_NO_FRAME = frozenset({Quantity.HTTP_DURATION, Quantity.LORA, Quantity.SPEC_DRAFTS})
+_NOT_THE_ENGINE = frozenset({Quantity.REJECTED, Quantity.PROCESS_CPU})
 
 
 class ServerHistory:
@@ -51,6 +51,7 @@ class ServerHistory:
         self.outages: list[Outage] = []
         self.broken_t = array("d")  # when each stretch without a page began
         self.identities: list[Identity] = []
+        self.finished: list[Track] = []  # one for each reason
         self._cells: dict[str, Cell | None] = {}  # by series; None: vtop does not read it
         self._histogram_cells: dict[str, HistogramCell | None] = {}
         self._groups: dict[tuple[Quantity, str], Group] = {}
@@ -91,9 +92,9 @@ class ServerHistory:
             self._vllm.put(page, any(vllm.family(series) for series in (*scrape.values, *scrape.hists)))
         cells = self._cells
         for series, value in scrape.values.items():
-            if series in cells:
+            try:
                 cell = cells[series]
-            else:
+            except KeyError:
                 cell = cells[series] = self._new_cell(series, page)
             if cell is None:
                 continue
@@ -121,9 +122,9 @@ class ServerHistory:
         stepped = False
         cells = self._histogram_cells
         for series, counts in scrape.hists.items():
-            if series in cells:
+            try:
                 cell = cells[series]
-            else:
+            except KeyError:
                 cell = cells[series] = self._new_histogram(series, page)
             if cell is None:
                 continue
@@ -182,6 +183,8 @@ class ServerHistory:
         if not self.at_s:
             return
         before = self.at_s[-1]
+        if broken is None and not restarted and at_s - before <= GAP_INTERVALS * self.interval_s:
+            return  # the usual case: no patience is shorter
         if broken is not None or restarted or at_s - before > self.patience_s(len(self.at_s) - 1):
             self.gaps.append((before, at_s))
 
@@ -206,6 +209,8 @@ class ServerHistory:
                 per_engine=meaning.quantity in _PER_ENGINE,
                 began=0.0 if counter and self._was_vllm(page) else None,
             )
+            if meaning.quantity is Quantity.FINISHED:
+                self.finished.append(self._groups[key].total)
         return self._groups[key].add(meaning.engine, meaning.rank, page)
 
     def _new_histogram(self, series: str, page: int) -> HistogramCell | None:
@@ -256,6 +261,11 @@ class ServerHistory:
         group = self._groups.get((quantity, ""))
         engines = group.engines or {} if group is not None else {}
         return {engine: track for engine, track in engines.items() if track.at(last) is not None}
+
+    def engine_tracks(self, quantity: Quantity, part: str = "") -> Mapping[str, Track]:
+        """Every engine that ever told of a quantity, whatever its latest page says."""
+        group = self._groups.get((quantity, part))
+        return group.engines or {} if group is not None else {}
 
     def histogram(self, quantity: Quantity) -> HistogramTrack | None:
         group = self._histogram_groups.get((quantity, ""))

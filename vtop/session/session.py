@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from vtop import units
 from vtop.metrics.vllm import Quantity
@@ -26,8 +26,26 @@ from vtop.recording import (
     Scrape,
     Start,
 )
-from vtop.session import breakdown, charts, kv, latency, status
+from vtop.session import (
+    account,
+    breakdown,
+    charts,
+    energy,
+    growth,
+    kv,
+    latency,
+    network,
+    preemption,
+    queueing,
+    recompute,
+    roofline,
+    status,
+    tail,
+    wallclock,
+)
+from vtop.session.analysis import Pressure
 from vtop.session.cards import CardHistory
+from vtop.session.fit import WriteFit
 from vtop.session.frame import (
     Count,
     EnginePart,
@@ -41,7 +59,10 @@ from vtop.session.frame import (
     View,
 )
 from vtop.session.load import LoadHistory, target_words
+from vtop.session.pressure import pressure
 from vtop.session.server import ServerHistory
+from vtop.session.stair import Stair, Step
+from vtop.session.verdict import verdict
 from vtop.session.window import Window, window
 
 HAPPENINGS_SHOWN = 200
@@ -51,7 +72,25 @@ _GRAVITY = ("down", "unhealthy", "blind", "frozen", "waiting", "busy", "idle")
 
 _MARKED = ("restart", "outage", "mark")  # kinds of happening that stand in the charts
 
-_PREEMPTION_WORDS = (("KV", Quantity.KV_USED, units.percent), ("running", Quantity.RUNNING, units.count))
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Preempted:
+    """A step of the stair that nobody has looked at yet: put into words when it is shown."""
+
+    stair: Stair
+    step: Step
+    who: str
+
+    def told(self) -> Happening:
+        event = self.stair.event(self.step)
+        words = f"{self.who}preempted {units.count(self.step.added)}"
+        if event.kv_before_ratio is not None:
+            words += f", KV {units.percent(event.kv_before_ratio)} → {units.percent(event.kv_after_ratio)}"
+        if event.running_before is not None:
+            words += f", running {units.count(event.running_before)} → {units.count(event.running_after)}"
+        if event.freed_tokens is not None:
+            words += f", {units.count(event.freed_tokens)} tokens freed"
+        return Happening(event.at_s, "preemption", words)
 
 
 class Session:
@@ -64,7 +103,11 @@ class Session:
         self.servers = [ServerHistory(target, start.interval_s) for target in start.servers]
         self.cards = CardHistory(start.interval_s)
         self.load = LoadHistory()
-        self._happenings: list[tuple[float, Happening]] = []  # with the t from which it is known
+        self._stairs = {server: Stair(server, number) for number, server in enumerate(self.servers)}
+        self._fits = {server: WriteFit(server) for server in self.servers}
+        self._idle_power = energy.IdlePower(self.servers, self.cards)
+        self._ladder = growth.Ladder(self.servers, self.load)
+        self._happenings: list[tuple[float, Happening | _Preempted]] = []  # with the t from which it is known
         self._marks: list[tuple[float, Happening]] = []  # those of them that stand in the charts
 
     # --- what happened -------------------------------------------------------------------------------------------
@@ -113,27 +156,19 @@ class Session:
             self._happen(scrape.t, scrape.at_s, "back", f"{who}back after {units.seconds(scrape.at_s - broken)}")
         if restarted:
             self._happen(scrape.t, scrape.at_s, "restart", f"{who}the server restarted: its counters began anew")
-        before, now = server.health.at(page - 1) if page else None, scrape.health
-        if page and before != now and now is not None and before is not None:
+        changed = page and server.health.page[-1] == page
+        before, now = server.health.at(page - 1) if changed else scrape.health, scrape.health
+        if before != now and now is not None and before is not None:
             kind, word = ("back", "healthy again") if now == 200 else ("unhealthy", f"/health says {now or 'nothing'}")
             self._happen(scrape.t, scrape.at_s, kind, who + word)
         if scrape.bad_lines and not (page and server.bad_lines.at(page - 1)):
             lines = "1 line" if scrape.bad_lines == 1 else f"{scrape.bad_lines} lines"
             self._happen(scrape.t, scrape.at_s, "note", f"{who}{lines} of /metrics not understood: {scrape.first_bad}")
+        stair = self._stairs[server]
+        for step in stair.take(page):
+            self._happenings.append((scrape.t, _Preempted(stair, step, who)))
         if page and not restarted:
-            self._note_preemption(server, scrape, page, who)
             self._note_vanished(server, scrape, page, who)
-
-    def _note_preemption(self, server: ServerHistory, scrape: Scrape, page: int, who: str) -> None:
-        track = server.total(Quantity.PREEMPTIONS)
-        if track is None or not track.page or track.page[-1] != page or not (grown := track.grown(page - 1, page)):
-            return
-        words = [f"{who}preempted {units.count(grown)}"]
-        for name, quantity, form in _PREEMPTION_WORDS:
-            track = server.total(quantity)
-            if track is not None:
-                words.append(f"{name} {form(track.at(page - 1))} → {form(track.at(page))}")
-        self._happen(scrape.t, scrape.at_s, "preemption", ", ".join(words))
 
     def _note_vanished(self, server: ServerHistory, scrape: Scrape, page: int, who: str) -> None:
         """All requests gone at once and none of them finished. Of a single one a page cannot tell: it is no atomic
@@ -163,10 +198,10 @@ class Session:
         self._happen(load.t, load.t, "phase", f"load {text}" if load.state == "begin" else text)
 
     def _happen(self, t: float, at_s: float, kind: str, text: str) -> None:
-        known = (t, Happening(at_s, kind, text))
-        self._happenings.append(known)
+        happening = Happening(at_s, kind, text)
+        self._happenings.append((t, happening))
         if kind in _MARKED:
-            self._marks.append(known)
+            self._marks.append((t, happening))
 
     def _who(self, server: int) -> str:
         return f"{self.start.servers[server].url}: " if len(self.servers) > 1 else ""
@@ -178,11 +213,11 @@ class Session:
 
     def frame(self, now_s: float, view: View = View()) -> Frame:  # noqa: B008 - frozen
         pages = window(self.servers, now_s, view.window_s)
-        happenings = _until(self._happenings, now_s, HAPPENINGS_SHOWN)
+        happenings = self._latest_happenings(now_s)
         servers = tuple(self._server(index, now_s) for index in range(len(self.servers)))
         waiting = pages.gauge(Quantity.WAITING)
         preempted = pages.count(Quantity.PREEMPTIONS)
-        return Frame(
+        frame = Frame(
             now_s=now_s,
             unix_s=self.start.unix_s + now_s,
             start_unix_s=self.start.unix_s,
@@ -214,6 +249,48 @@ class Session:
             charts=charts.charts(self.servers, self.cards, _until(self._marks, now_s), now_s, view),
             load=self._load(now_s),
         )
+        frame = self._analysed(frame, pages)
+        frame = replace(frame, pressure=self._pressure(pages, frame, view))
+        return replace(frame, verdict=verdict(frame))
+
+    def _latest_happenings(self, now_s: float) -> tuple[Happening, ...]:
+        """What was known by an instant, the latest of it."""
+        known = self._happenings
+        seen = bisect_right(known, now_s, key=lambda one: one[0])
+        shown = []
+        for place in range(max(0, seen - HAPPENINGS_SHOWN), seen):
+            t, one = known[place]
+            if isinstance(one, _Preempted):
+                one = one.told()
+                known[place] = (t, one)
+            shown.append(one)
+        return tuple(shown)
+
+    def marks(self, kind: str) -> tuple[Happening, ...]:
+        """All happenings of a kind that stand in the charts: restart, outage, mark."""
+        return tuple(one for _, one in self._marks if one.kind == kind)
+
+    def _analysed(self, frame: Frame, pages: Window) -> Frame:
+        phase = self.load.latest(frame.now_s)
+        again = recompute.recompute(pages, frame.now_s, self._stairs, self._fits)
+        return replace(
+            frame,
+            staircase=preemption.staircase(pages, self._stairs),
+            recompute=again,
+            roofline=roofline.roofline(pages, frame.gpus),
+            tail=tail.tail(pages),
+            wallclock=wallclock.wallclock(
+                pages, recomputed_tokens=again.tokens, own_step_s=_own_step_s(frame.load, pages)
+            ),
+            account=account.account(pages, self.servers, self.load, frame.now_s),
+            queueing=queueing.queueing(pages, phase.settled_s(frame.now_s) if phase is not None else 0.0),
+            energy=energy.energy(pages, self.cards, self._idle_power, frame.now_s),
+            growth=growth.growth(self._ladder, frame.ttft, frame.now_s),
+            own_ttft=network.own_ttft(pages, self.servers, self.load.answered, frame.now_s),
+        )
+
+    def _pressure(self, pages: Window, frame: Frame, view: View) -> Pressure | None:
+        return pressure(pages, frame.kv.pool_tokens, frame.account.input_tokens, whole=view.whole)
 
     def _load(self, now_s: float) -> LoadPart | None:
         """vtop's own load, with what the server's prefix cache gave during its phase."""
@@ -256,10 +333,9 @@ class Session:
         )
 
 
-def _until(known: Sequence[tuple[float, Happening]], now_s: float, most: int | None = None) -> tuple[Happening, ...]:
-    """What was known by an instant, the latest `most` of it."""
-    seen = bisect_right(known, now_s, key=lambda one: one[0])
-    return tuple(happening for _, happening in known[max(0, seen - most) if most is not None else 0 : seen])
+def _until(known: Sequence[tuple[float, Happening]], now_s: float) -> tuple[Happening, ...]:
+    """What was known by an instant."""
+    return tuple(one for _, one in known[: bisect_right(known, now_s, key=lambda one: one[0])])
 
 
 def _gravest(servers: Sequence[ServerPart]) -> Status:
@@ -289,6 +365,14 @@ def _engines(window: Window, servers: Sequence[ServerHistory]) -> tuple[EnginePa
                 )
             )
     return tuple(rows)
+
+
+def _own_step_s(load: LoadPart | None, window: Window) -> float | None:
+    """Median ITL of vtop's own load, where it ran in the window and its gaps are those of single tokens."""
+    end_s = max((one.server.at_s[one.last] for one in window.stretches), default=0.0)
+    if load is None or load.itl_is_chunks or load.begin_s + load.elapsed_s <= end_s - window.seconds:
+        return None
+    return load.itl.p50_s
 
 
 def _preemption(window: Window, count: Count) -> Preemption:

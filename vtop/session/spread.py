@@ -1,27 +1,28 @@
 """A pile of durations, exact to the microsecond, that can be asked for any percentile.
 
 Percentiles are by nearest rank over all that was observed, the failed ones as longer than everything. A percentile
-that the pile is too small for is not given: below 459 observations nothing can be said about p99 with 99 %
-confidence (MLPerf's early-stopping bound; p90 needs 44, p99.9 4,603).
+that the pile is too small for is not given (`vtop.samples` says why); the median is no bound, and always is.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 
-NEEDED = ((0.5, 1), (0.9, 44), (0.99, 459), (0.999, 4603), (0.9999, 46050))
+from vtop.samples import samples_needed
+
+MEDIAN = 0.5
 
 
 class Spread:
     """Counts per microsecond. Adding is cheap; asking sorts what is new."""
 
-    __slots__ = ("_counts", "_keys", "_sorted", "failed", "n", "total_us")
+    __slots__ = ("_counts", "_keys", "failed", "n", "total_us")
 
     def __init__(self) -> None:
-        self._counts: dict[int, int] = {}
-        self._keys: list[int] = []
-        self._sorted = True
+        self._counts: Counter[int] = Counter()
+        self._keys: list[int] = []  # in order, once asked for
         self.n = 0  # observed, the failed ones not among them
         self.failed = 0
         self.total_us = 0
@@ -30,18 +31,14 @@ class Spread:
         self.add_us(round(seconds * 1e6), weight)
 
     def add_us(self, us: int, weight: int = 1) -> None:
-        known = self._counts.get(us)
-        if known is None:
-            self._keys.append(us)
-            self._sorted = False
-            known = 0
-        self._counts[us] = known + weight
+        self._counts[us] += weight
         self.n += weight
         self.total_us += us * weight
 
-    def add_all_us(self, values: Iterable[int]) -> None:
-        for us in values:
-            self.add_us(us)
+    def add_all_us(self, values: Collection[int]) -> None:
+        self._counts.update(values)
+        self.n += len(values)
+        self.total_us += sum(values)
 
     @property
     def mean_s(self) -> float | None:
@@ -49,12 +46,9 @@ class Spread:
 
     def quantiles(self, asked: Iterable[float], *, however_few: bool = False) -> list[float | None]:
         """Seconds per asked quantile (ascending); inf where a failed one stands, None where n is too small."""
-        if not self._sorted:
-            self._keys.sort()
-            self._sorted = True
         everyone = self.n + self.failed
         found: list[float | None] = []
-        keys = iter(self._keys)
+        keys = iter(self._in_order())
         below, us = 0, 0
         for q in asked:
             if everyone < (1 if however_few else needed(q)):
@@ -70,7 +64,26 @@ class Spread:
             found.append(us / 1e6)
         return found
 
+    def curve(self, most: int) -> list[tuple[float, float]]:
+        """(seconds, share of all at or below), failed ones among all: at most so many points, evenly over the ranks,
+        the least and the greatest among them."""
+        everyone = self.n + self.failed
+        points: list[tuple[float, float]] = []
+        below, due = 0, 0.0
+        keys = self._in_order()
+        for place, us in enumerate(keys):
+            below += self._counts[us]
+            if below >= due or place == len(keys) - 1:
+                points.append((us / 1e6, below / everyone))
+                due = below + self.n / (most - 1)
+        return points
+
+    def _in_order(self) -> list[int]:
+        if len(self._keys) != len(self._counts):
+            self._keys = sorted(self._counts)
+        return self._keys
+
 
 def needed(q: float) -> int:
     """How many observations a percentile needs before it is given."""
-    return max((n for known, n in NEEDED if q >= known - 1e-12), default=1)
+    return samples_needed(q) if MEDIAN < q < 1 else 1

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from itertools import compress
-from operator import ne
+from collections.abc import Iterator, Sequence
+from itertools import chain, compress, repeat
+from operator import ne, sub
 from typing import Generic, TypeVar
 
 from vtop.metrics.histogram import Histogram
@@ -41,6 +41,12 @@ class Track:
         self.page.append(page)
         values.append(value)
         return True
+
+    def copy(self) -> Track:
+        """One that goes its own way from here on."""
+        track = Track(self.began)
+        track.page, track.value = self.page[:], self.value[:]
+        return track
 
     def at(self, page: int) -> float | None:
         place = bisect_right(self.page, page) - 1
@@ -71,23 +77,28 @@ class Track:
 
     def each(self, first: int, last: int) -> list[float]:
         """The known values on the pages first to last, one per page."""
+        return [value for value in self.every(first, last) if value == value]
+
+    def every(self, first: int, last: int) -> list[float]:
+        """The value on each of the pages first to last, NaN where it is not known."""
         low, high = bisect_right(self.page, first) - 1, bisect_right(self.page, last)
-        if high - low == last - first + 1 and low >= 0:  # another value on every page
-            return [value for value in self.value[low:high] if value == value]
-        values: list[float] = []
-        for place in range(max(low, 0), high):
-            value = self.value[place]
-            if value == value:
-                begin = max(self.page[place], first)
-                end = self.page[place + 1] if place + 1 < high else last + 1
-                values.extend([value] * (end - begin))
-        return values
+        if low >= 0 and high - low == last - first + 1:  # another value on every page
+            return list(self.value[low:high])
+        begins = [first, *self.page[low + 1 : high]]
+        pages = map(sub, [*begins[1:], last + 1], begins)
+        values = [self.value[low] if low >= 0 else math.nan, *self.value[low + 1 : high]]
+        return list(chain.from_iterable(map(repeat, values, pages)))
 
     def high(self, first: int, last: int) -> float | None:
         """The highest known value on the pages first to last."""
         low, high = bisect_right(self.page, first) - 1, bisect_right(self.page, last)
         known = [value for value in self.value[max(low, 0) : high] if value == value]
         return max(known, default=None)
+
+    def changed_at(self, last: int) -> int | None:
+        """The latest page, up to last, on which it was another than before."""
+        place = bisect_right(self.page, last) - 1
+        return self.page[place] if place >= 0 else None
 
     def last_rise(self, last: int) -> int | None:
         """The latest page, up to last, on which a counter was higher than before."""
@@ -212,3 +223,8 @@ class FactTrack(Generic[T]):
     def at(self, page: int) -> T | None:
         place = bisect_right(self.page, page) - 1
         return self.fact[place] if place >= 0 else None
+
+    def over(self, first: int, last: int) -> Iterator[tuple[int, T]]:
+        """The facts that held on the pages first to last, each with the page on which it began."""
+        low, high = max(bisect_right(self.page, first) - 1, 0), bisect_right(self.page, last)
+        return zip(self.page[low:high], self.fact[low:high], strict=True)

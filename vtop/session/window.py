@@ -6,6 +6,7 @@ exact, sums of several servers are sums of their differences, and a mean is a di
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,20 @@ class Stretch:
     @property
     def seconds(self) -> float:
         return self.server.at_s[self.last] - self.server.at_s[self.first]
+
+    @property
+    def pieces(self) -> tuple[Stretch, ...]:
+        """It without its gaps: the runs of pages between outages and restarts."""
+        at_s, gaps = self.server.at_s, self.server.gaps
+        firsts = [self.first]
+        for _, stop in gaps[bisect_right(gaps, at_s[self.first], key=lambda gap: gap[1]) :]:
+            if stop > at_s[self.last]:
+                break
+            firsts.append(bisect_left(at_s, stop, firsts[-1], self.last + 1))
+        lasts = [first - 1 for first in firsts[1:]] + [self.last]
+        return tuple(
+            replace(self, first=first, last=last) for first, last in zip(firsts, lasts, strict=True) if last >= first
+        )
 
     def latest(self, seconds: float) -> Stretch:
         at_s = self.server.at_s
@@ -60,6 +75,32 @@ class Window:
     @property
     def answering(self) -> tuple[Stretch, ...]:
         return tuple(one for one in self.stretches if not one.silent)
+
+    @property
+    def instants(self) -> Sequence[float]:
+        """Of the pages of the server with most of them: where `each` looks."""
+        main = self._main
+        return main.server.at_s[main.first : main.last + 1] if main is not None else ()
+
+    def each(self, one: Stretch, track: Track) -> list[float]:
+        """A gauge of one of the servers at each of the instants; NaN where it is not known."""
+        if one == self._main:
+            return track.every(one.first, one.last)
+        held = [one.at_instant(track, at_s) for at_s in self.instants]
+        return [math.nan if value is None else value for value in held]
+
+    def each_together(self, quantity: Quantity) -> list[float]:
+        """A gauge at each of the instants, added up over the servers of which it is known; NaN where of none."""
+        tracks = [(one, one.server.total(quantity)) for one in self.stretches]
+        rows = [self.each(one, track) for one, track in tracks if track is not None]
+        if len(rows) == 1:
+            return rows[0]
+        known = [[value for value in column if value == value] for column in zip(*rows, strict=True)]
+        return [sum(column) if column else math.nan for column in known] if rows else [math.nan] * len(self.instants)
+
+    @property
+    def _main(self) -> Stretch | None:
+        return max(self.stretches, key=lambda one: one.last - one.first, default=None)
 
     def delta(self, quantity: Quantity, part: str = "") -> float | None:
         """How much a counter grew in the window; None when no server exports it."""
@@ -173,6 +214,23 @@ def window(servers: Sequence[ServerHistory], now_s: float, window_s: float) -> W
     for server, last in seen:
         first = min(bisect_left(server.at_s, end_s - window_s - 1e-9, 0, last + 1), last)
         stretches.append(Stretch(server, first, last, end_s - server.at_s[last] > server.patience_s(last)))
+    return Window(tuple(stretches))
+
+
+def between(servers: Sequence[ServerHistory], begin_s: float, end_s: float, now_s: float) -> Window:
+    """The window of a given stretch of session, as known at an instant: from the first page at or after its begin to
+    the first at or after its end, or the latest where that is still to come or lies beyond a gap."""
+    stretches = []
+    for server in servers:
+        pages = server.visible(now_s)
+        first = bisect_left(server.at_s, begin_s - 1e-9, 0, pages)
+        if first == pages or server.at_s[first] > end_s:
+            continue
+        last = min(bisect_left(server.at_s, end_s - 1e-9, first, pages), pages - 1)
+        if last > first and server.at_s[last] - end_s > server.patience_s(last - 1):
+            last -= 1
+        silent = min(end_s, now_s) - server.at_s[last] > server.patience_s(last)
+        stretches.append(Stretch(server, first, last, silent))
     return Window(tuple(stretches))
 
 

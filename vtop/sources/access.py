@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vtop.errors import VtopError
-from vtop.sources.connection import Access
+from vtop.sources.connection import Access, check
 
 
 def access_of(
@@ -33,4 +33,6 @@ def access_of(
         if not found or not name.strip():
             raise VtopError("--header: expected 'NAME: VALUE'")
         pairs.append((name.strip(), value.strip()))
-    return Access(api_key=api_key, headers=tuple(pairs), ca_file=ca_file, insecure=insecure, basic=basic, proxy=proxy)
+    access = Access(api_key=api_key, headers=tuple(pairs), ca_file=ca_file, insecure=insecure, basic=basic, proxy=proxy)
+    check(access)  # before anything is made because of it
+    return access

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from vtop import __version__
 from vtop.recording import LiveRecording, Note, Start, Target
-from vtop.recording.events import FORMAT
+from vtop.recording.events import FORMAT, Event
 from vtop.sources.gpu import GpuSource
+from vtop.sources.host import HostSource
 from vtop.sources.processes import pids_listening
 from vtop.sources.server import Access, ServerSource
 
@@ -31,8 +32,14 @@ class Attachment:
         path: Path | None = None,
         argv: Sequence[str] = (),
         watch: bool = True,
+        shape: Mapping[str, int | str] | None = None,
+        origin: str | None = None,
     ) -> None:
-        """watch: False for a session that holds only what vtop itself does, such as its load."""
+        """watch: False for a session that holds only what vtop itself does, such as its load. shape: of the model, for
+        servers whose own config.json cannot be read. origin: what they are, where they are no real ones.
+
+        Raises VtopError; then `path` has not been made.
+        """
         self.began_s = time.monotonic()
         start = Start(
             format=FORMAT,
@@ -41,13 +48,15 @@ class Attachment:
             servers=tuple(targets),
             interval_s=interval_s,
             argv=struck_out(argv),
+            origin=origin,
         )
-        self.recording = LiveRecording(start, self.clock, path)
         self.servers = [
-            ServerSource(index, target, own, self.recording.append, self.clock, interval_s=interval_s)
+            ServerSource(index, target, own, self._append, self.clock, interval_s=interval_s, shape=shape)
             for index, (target, own) in enumerate(zip(targets, access, strict=True))
             if watch
         ]
+        self.recording = LiveRecording(start, self.clock, path)  # the last that may fail
+        self.host = HostSource(self._append, self.clock)
         self.cards: GpuSource | None = None
         local = [target for target in targets if target.local]
         if not watch:
@@ -55,7 +64,7 @@ class Attachment:
         if gpus and local:
             ports = [port_of(target) for target in local]
             self.cards = GpuSource(
-                self.recording.append,
+                self._append,
                 self.clock,
                 interval_s,
                 lambda: frozenset().union(*(pids_listening(port) for port in ports)),
@@ -64,13 +73,18 @@ class Attachment:
             text = "the server is on another host: this host's GPUs are not its own, and are left alone"
             self.recording.append(Note(source="gpu", text=text))
         else:
-            self.recording.append(Note(source="gpu", text="not asked (--no-gpu)"))
+            why = "not asked (--no-gpu)" if origin is None else "there is none: the server is simulated"
+            self.recording.append(Note(source="gpu", text=why))
+
+    def _append(self, event: Event) -> None:
+        self.recording.append(event)
 
     def clock(self) -> float:
         """Seconds since the session began."""
         return time.monotonic() - self.began_s
 
     def start(self) -> None:
+        self.host.start()
         for source in self.servers:
             source.start()
         if self.cards is not None:
@@ -86,6 +100,7 @@ class Attachment:
         return all(answered)
 
     def stop(self, reason: str) -> None:
+        self.host.stop()
         for source in self.servers:
             source.stop()
         if self.cards is not None:

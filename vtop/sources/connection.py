@@ -65,7 +65,7 @@ class Connection:
         self.shows_who_asks = any(name.lower() == "authorization" for name, _ in self._headers)
         self._secrets = _secrets(access, route)
         self._tls = self._root.startswith("https:")
-        self._check_ca_file()
+        check(access)
         # A transport, not a client: what a client adds (cookies, its own redirects) is not wanted and is half the CPU
         self._transport = transport or self._open()
         self._requests: dict[str, httpx.Request] = {}  # path -> what is sent for it, past its redirects
@@ -207,15 +207,17 @@ class Connection:
         except OSError:
             raise VtopError("the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read") from None
 
-    def _check_ca_file(self) -> None:
-        path = self._access.ca_file
-        if path is None:
-            return
-        try:
-            ssl.create_default_context(cafile=path)
-        except OSError as error:  # ssl.SSLError is one
-            why = "no certificates in PEM form" if isinstance(error, ssl.SSLError) else error.strerror
-            raise VtopError(f"{path}: cannot be used as --ca-file ({why})") from None
+
+def check(access: Access) -> None:
+    """Raises VtopError for headers, a key or certificates that cannot be used; no message shows a value."""
+    _headers(access)
+    if access.ca_file is None:
+        return
+    try:
+        ssl.create_default_context(cafile=access.ca_file)
+    except OSError as error:  # ssl.SSLError is one
+        why = "no certificates in PEM form" if isinstance(error, ssl.SSLError) else error.strerror
+        raise VtopError(f"{access.ca_file}: cannot be used as --ca-file ({why})") from None
 
 
 def _headers(access: Access) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -67,8 +67,10 @@ class ServerSource:
         timeout_s: float = 10.0,
         wait: Callable[[float], bool] | None = None,
         transport: httpx.BaseTransport | None = None,
+        shape: Mapping[str, int | str] | None = None,
     ) -> None:
         self._index = index
+        self._given_shape = dict(shape) if shape is not None else None
         self._append = append
         self._clock = clock
         self._interval_s = interval_s
@@ -203,11 +205,10 @@ class ServerSource:
         )
 
     def _shape(self, models: list[_Model]) -> dict[str, int | str] | None:
-        """The model's shape, where the server runs on this host from a folder that vtop may read."""
+        """The model's shape, where the server runs on this host from a folder that vtop may read; else the one given."""
         roots = [Path(model.root) for model in models if model.root and model.max_model_len is not None]
-        if not self._local or not roots or not roots[0].is_absolute():
-            return None
-        return shape_of(roots[0] / "config.json")
+        own = shape_of(roots[0] / "config.json") if self._local and roots and roots[0].is_absolute() else None
+        return own if own is not None else self._given_shape
 
     def _reply(self, path: str, shape: type[_Reply], troubles: list[str]) -> _Reply | None:
         try:

@@ -17,10 +17,21 @@ KEPT = (
     "head_dim",
     "vocab_size",
     "kv_lora_rank",
+    "q_lora_rank",
     "qk_rope_head_dim",
+    "qk_nope_head_dim",
+    "v_head_dim",
     "num_experts",
+    "moe_num_experts",
+    "n_routed_experts",
+    "num_local_experts",
     "num_experts_per_tok",
     "moe_intermediate_size",
+    "n_shared_experts",
+    "num_shared_experts",
+    "first_k_dense_replace",
+    "moe_layer_freq",
+    "interleave_moe_layer_step",
 )
 
 LIMIT_BYTES = 1 << 20

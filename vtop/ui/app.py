@@ -324,6 +324,11 @@ class VtopApp(App[None]):
         self.only = self.chosen if self.only is None else None
         self.draw()
 
+    def action_why(self) -> None:
+        """Give the reasons the whole body; again to give it back."""
+        self.only = self.chosen = None if self.only == "why" else "why"
+        self.draw()
+
     def action_shrink(self) -> None:
         self.only = self.chosen = None
         self.draw()

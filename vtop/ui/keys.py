@@ -46,6 +46,7 @@ KEYS: Final = (
     Key("record", "r", "r", "record", "record to a file, from the session's beginning; again to stop"),
     Key("picture", "s", "s", "picture", "picture of the screen, as SVG"),
     Key("theme", "t", "t", "next_theme", "next theme"),
+    Key("why", "w", "w", "why", "why it is as it is: what binds, and every analysis; again for all panels"),
     Key("next-panel", "tab", "tab", "choose(1)", "choose the next panel; a click chooses one"),
     Key("panel-before", "shift+tab", "shift+tab", "choose(-1)", "choose the panel before"),
     Key("enlarge", "enter", "enter", "enlarge", "the chosen panel alone; again for all"),

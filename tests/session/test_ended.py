@@ -1,0 +1,79 @@
+"""Requests kept small are given back as they were; sampling and distributions of small sessions."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.session.made import Log, Server
+from vtop.recording import Request
+from vtop.session.distribution import of_window
+from vtop.session.ended import Ended
+from vtop.session.sampling import sampling
+from vtop.session.spread import Spread
+from vtop.session.window import window
+
+
+def test_a_request_comes_back_as_it_was() -> None:
+    kept = Ended()
+    requests = [
+        Request(id=0, phase=0, gaps_us=(1, 2, 3), output_tokens=4),
+        Request(id=1, phase=0, gaps_us=None),
+        Request(id=2, phase=0, gaps_us=(), error="status"),
+        Request(id=3, phase=0, gaps_us=(4_000_000_000,), gap_tokens=(2,)),
+    ]
+    for request in requests:
+        kept.append(request)
+    assert list(kept) == requests
+    assert kept[1:3] == requests[1:3]
+    assert kept[-1] == requests[-1]
+    assert len(kept) == 4
+
+
+def test_a_gap_that_no_clock_gives_does_not_stop_the_rest() -> None:
+    kept = Ended()
+    kept.append(Request(id=0, phase=0, gaps_us=(5, -1, 1 << 40)))
+    kept.append(Request(id=1, phase=0, gaps_us=(7,)))
+    assert [one.gaps_us for one in kept] == [(5, 0, (1 << 32) - 1), (7,)]
+
+
+def test_many_gaps_at_once_are_counted_like_one_after_another() -> None:
+    once, each = Spread(), Spread()
+    values = (5, 3, 5, 9, 3, 3)
+    once.add_all_us(values)
+    for value in values:
+        each.add_us(value)
+    assert (once.n, once.mean_s, once.quantiles((0.5,))) == (each.n, each.mean_s, each.quantiles((0.5,)))
+
+
+def test_a_curve_begins_at_the_least_ends_at_the_greatest_and_counts_the_failed() -> None:
+    spread = Spread()
+    spread.add_all_us(range(1, 1001))
+    spread.failed = 1000
+    curve = spread.curve(11)
+    assert curve[0] == (1e-6, 1 / 2000)
+    assert curve[-1] == (1e-3, 0.5)
+    assert len(curve) <= 12
+    assert curve == sorted(curve)
+
+
+def test_sampling_counts_intervals_and_leaves_gaps_out() -> None:
+    log, server = Log(), Server()
+    for at_s in (0.0, 1.0, 2.01, 3.0, 9.0, 10.0):
+        log.page(at_s, server)
+    (found,) = sampling(log.session().servers, 0.0, 10.0)
+    assert (found.pages, found.seconds) == (6, 10.0)
+    assert found.apart_p50_s == pytest.approx(1.0)
+    assert found.error_p99_s == pytest.approx(0.01)
+    assert (found.gaps, found.gap_s) == (((3.0, 9.0),), 6.0)
+
+
+def test_the_share_in_buckets_is_known_at_their_bounds() -> None:
+    log, server = Log(), Server()
+    log.page(0.0, server)
+    server.engine.observe(time_to_first=0.05, inter_token=0.5)
+    server.engine.observe(time_to_first=0.05)
+    server.engine.observe(time_to_first=20.0)
+    log.page(1.0, server)
+    found = {one.name: one for one in of_window(window(log.session().servers, 1.1, 10.0))}
+    assert (found["TTFT"].n, found["TTFT"].whose) == (3, "buckets")
+    assert found["TTFT"].points == ((0.01, 0.0), (0.1, 2 / 3), (1.0, 2 / 3), (10.0, 2 / 3))

@@ -1,0 +1,164 @@
+"""Joules, idle power and what holds a card down: claims on made readings, and on the recorded ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from tests.session.made import Log, Server, card, recorded
+from vtop.recording import GpuReading, Target
+from vtop.session.analysis import Energy
+from vtop.session.energy import COUNTERS, READINGS
+from vtop.session.frame import View
+
+Reading = Callable[[int], list[GpuReading]]
+
+
+def ran(of: Reading, *, pages: int = 21, busy: Callable[[int], bool] = lambda _: True) -> Log:
+    """A page and a reading a second; 100 tokens out and 300 in a second while busy."""
+    log, server = Log(), Server()
+    for second in range(pages):
+        server.engine.running = float(busy(second))
+        if second and busy(second):
+            server.engine.count(generation_tokens=100.0, prompt_tokens=300.0)
+        log.page(float(second), server)
+        log.gpu(float(second), *of(second))
+    return log
+
+
+def of_two(second: int) -> list[GpuReading]:
+    """One serves at 500 W, by its counter a little more; the other does something else."""
+    serving = msgspec.structs.replace(card(power_w=500.0, serving=True), energy_j=1e6 + 510.0 * second)
+    return [serving, msgspec.structs.replace(card(1, power_w=300.0, serving=False), energy_j=1e6 + 300.0 * second)]
+
+
+def energy(of: Reading, **how: Callable[[int], bool]) -> Energy:
+    return ran(of, **how).frame().energy  # type: ignore[arg-type]
+
+
+def test_joules_are_the_counters_of_the_cards_that_serve() -> None:
+    found = energy(of_two)
+    assert found.joules == pytest.approx(20 * 510.0)
+    assert found.source == COUNTERS
+    assert found.per_output_token_j == pytest.approx(5.1)
+    assert found.per_token_j == pytest.approx(510 / 400)
+
+
+def test_without_a_counter_power_is_integrated_and_says_so() -> None:
+    found = energy(lambda second: [card(power_w=400.0 + 10 * second)])
+    assert found.joules == pytest.approx(20 * 500.0)
+    assert found.source == READINGS
+    assert found.per_output_token_j == pytest.approx(5.0)
+
+
+def test_one_card_without_a_counter_is_enough_to_integrate_them_all() -> None:
+    def of(second: int) -> list[GpuReading]:
+        counted = msgspec.structs.replace(card(power_w=500.0), energy_j=9.0 * second)
+        return [counted, card(1, power_w=100.0)]
+
+    assert energy(of).joules == pytest.approx(20 * 600.0)
+
+
+def test_a_counter_that_fell_is_not_believed() -> None:
+    def loaded_anew(second: int) -> list[GpuReading]:
+        return [msgspec.structs.replace(card(power_w=500.0), energy_j=500.0 * (second if second < 10 else second - 10))]
+
+    found = energy(loaded_anew)
+    assert found.joules == pytest.approx(10_000.0)
+    assert found.source == READINGS
+
+
+def test_a_gap_in_the_readings_is_left_out_and_tokens_cost_what_is_not_known() -> None:
+    log = Log()
+    server = Server()
+    for second in range(21):
+        server.engine.running = 1.0
+        server.engine.count(generation_tokens=100.0)
+        log.page(float(second), server)
+        if not 5 < second < 12:
+            log.gpu(float(second), card(power_w=500.0))
+    found = log.frame().energy
+    assert found.joules == pytest.approx((20 - 7) * 500.0)
+    assert (found.per_output_token_j, found.per_token_j) == (None, None)
+
+
+def test_cards_of_another_host_cost_no_token_anything() -> None:
+    log = ran(of_two)
+    log.start = msgspec.structs.replace(log.start, servers=(Target(url="http://far:8000", local=False),))
+    found = log.frame().energy
+    assert found.joules == pytest.approx(20 * 510.0)
+    assert (found.per_output_token_j, found.per_token_j, found.idle_w, found.idle_share) == (None, None, None, None)
+
+
+def test_idle_power_is_the_lowest_between_two_pages_on_which_nothing_ran() -> None:
+    def of(second: int) -> list[GpuReading]:
+        return [card(power_w=100.0 + second if second < 8 else 50.0 if second == 15 else 500.0)]
+
+    log = ran(of, busy=lambda second: second >= 8)
+    found = log.frame().energy
+    assert found.idle_w == 101  # the first reading has no page before it, and the 50 W were not idle
+    assert found.idle_share == pytest.approx(101 * 20 / (found.joules or 0))
+    assert log.frame(0.5).energy.idle_w is None
+
+
+def test_what_runs_between_two_idle_pages_is_not_idle() -> None:
+    log, server = Log(), Server()
+    for second in range(6):
+        server.engine.count(generation_tokens=5.0)
+        log.gpu(second - 0.5 if second else 0.0, card(power_w=90.0))
+        log.page(float(second), server)
+    assert log.frame().energy.idle_w is None
+
+
+def test_idle_power_is_that_of_the_same_cards() -> None:
+    def of(second: int) -> list[GpuReading]:
+        return [card(power_w=100.0, serving=second >= 5), card(1, power_w=200.0, serving=False)]
+
+    log = ran(of, busy=lambda _: False)
+    assert log.frame(4.5).energy.idle_w == 300
+    assert log.frame().energy.idle_w == 100
+
+
+def test_no_share_is_known_of_what_no_reading_tells() -> None:
+    found = energy(lambda _: [GpuReading(index=0, uuid="GPU-0")])
+    assert (found.joules, found.source, found.near_limit_share, found.throttled_share) == (None, None, None, None)
+
+
+def test_a_reading_is_near_the_limit_when_one_card_is() -> None:
+    def of(second: int) -> list[GpuReading]:
+        return [
+            msgspec.structs.replace(card(power_w=679.0 if second % 3 == 0 else 500.0), power_limit_w=700.0),
+            msgspec.structs.replace(card(1, power_w=600.0), power_limit_w=700.0),
+        ]
+
+    assert energy(of).near_limit_share == pytest.approx(7 / 21)
+
+
+def test_reasons_have_shares_and_being_idle_is_none() -> None:
+    def of(second: int) -> list[GpuReading]:
+        words = (("gpu idle",), ("power cap",), ("power cap", "thermal (hw)"))[second % 3]
+        return [msgspec.structs.replace(card(), throttle=words), card(1)]
+
+    found = energy(of)
+    assert found.throttled_share == pytest.approx(2 / 3)
+    assert dict(found.throttle) == pytest.approx({"power cap": 2 / 3, "thermal (hw)": 1 / 3})
+
+
+def test_an_idle_host_without_pages_has_no_energy_part() -> None:
+    log = Log()
+    log.gpu(0.0, card())
+    assert log.frame().energy.joules is None
+
+
+def test_the_overload_s_joules_are_its_counter_s_and_agree_with_its_power() -> None:
+    session = recorded("overload")
+    found = session.frame(session.end_s, View(window_s=300.0)).energy
+    assert found.source == COUNTERS
+    assert found.joules == pytest.approx(89_250, abs=1)
+    assert found.per_output_token_j == pytest.approx(89_250 / (128 * 2048 + 16), rel=1e-5)
+    assert found.idle_w == pytest.approx(122.1, abs=0.1)
+    assert found.idle_share == pytest.approx(122.1 * 167 / 89_250, rel=1e-3)
+    power = session.cards.power_w.every(0, len(session.cards.t) - 1)
+    assert found.joules == pytest.approx(sum(power[1:-1]) + (power[0] + power[-1]) / 2, rel=0.01)

@@ -1,0 +1,259 @@
+"""Which limit binds: every rule with a recording that shows it, and with one that lacks its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from tests.session.made import RECORDINGS, SMALL, Log, Server, card, fold, read
+from vtop.recording import Host, Load, Request
+from vtop.session.analysis import Verdict
+from vtop.session.frame import View
+from vtop.session.session import Session
+from vtop.session.verdict import TITLES
+
+POOL = 'vllm:cache_config_info{engine="0",block_size="16",num_gpu_blocks="625",kv_cache_size_tokens="10000"} 1.0\n'
+WHOLE = View(window_s=3600.0, columns=10, whole=True)
+
+Step = Callable[[int, Server], None]
+
+
+def said(step: Step, *, pages: int = 40, extra: str = POOL) -> Verdict:
+    """The verdict after so many seconds in which `step` made each page of a server at work."""
+    log, server = Log(), Server()
+    for second in range(pages):
+        server.engine.count(generation_tokens=100)
+        step(second, server)
+        log.page(float(second), server.page(extra))
+    return log.frame().verdict
+
+
+def recorded(name: str) -> Session:
+    (path,) = [path for path in (*RECORDINGS, *SMALL) if path.name.partition(".")[0] == name]
+    return fold(*read(path))
+
+
+def at_work(session: Session) -> Verdict:
+    """Over the stretch in which requests ran."""
+    server = session.servers[0]
+    busy = [page for page in range(len(server.t)) if any(_now(session, page))]
+    first, last = busy[0], busy[-1]
+    return session.frame(server.t[last], View(server.at_s[last] - server.at_s[first], 10, whole=True)).verdict
+
+
+def _now(session: Session, page: int) -> tuple[float, float]:
+    frame = session.frame(session.servers[0].t[page], View(1.0, 1))
+    return frame.requests.running.now or 0.0, frame.requests.waiting.now or 0.0
+
+
+# --- the engine's limits ---------------------------------------------------------------------------------------------
+
+
+def test_in_the_overload_the_pool_binds_and_fewer_seats_are_what_to_try() -> None:
+    found = at_work(recorded("overload"))
+    assert found.limit == "kv"
+    assert found.evidence[0] == "11 of 64 requests resident"
+    assert "a preemption every 4." in found.sentence
+    assert "asked for 6.0 × the pool" in found.sentence
+    assert found.flag == "--max-num-seqs 10"
+
+
+@pytest.mark.parametrize("name", ["sweep_c1", "sweep_c2", "sweep_c4", "sweep_c8"])
+def test_in_a_light_load_nothing_binds(name: str) -> None:
+    assert at_work(recorded(name)).limit in ("none", "power")
+
+
+def test_requests_that_wait_for_room_in_the_pool_say_kv() -> None:
+    def crowded(_: int, server: Server) -> None:
+        server.engine.running, server.engine.waiting, server.engine.kv = 5, 8, 0.97
+
+    found = said(crowded)
+    assert found.limit == "kv"
+    assert "KV 97 %" in found.sentence
+    assert found.flag is not None
+
+
+def test_a_pool_below_full_binds_too_where_the_next_prompt_does_not_fit() -> None:
+    def crowded(prompt: float) -> Step:
+        def step(_: int, server: Server) -> None:
+            server.engine.running, server.engine.waiting, server.engine.kv = 2, 8, 0.80
+            server.engine.finish(prompt=prompt)
+
+        return step
+
+    assert said(crowded(3000.0)).limit == "kv"
+    assert said(crowded(500.0)).limit == "max-num-seqs"
+
+
+def test_running_that_stands_while_others_wait_says_max_num_seqs() -> None:
+    def seated(_: int, server: Server) -> None:
+        server.engine.running, server.engine.waiting, server.engine.kv = 16, 40, 0.31
+
+    found = said(seated)
+    assert found.limit == "max-num-seqs"
+    assert found.evidence[:2] == ("running stands at 16", "40 waiting")
+    assert found.flag is not None
+    assert found.flag.startswith("--max-num-seqs ")
+    assert found.flag != "--max-num-seqs 16"
+
+
+def test_requests_that_wait_beside_free_seats_and_room_say_token_budget() -> None:
+    def taken_in_slowly(second: int, server: Server) -> None:
+        server.engine.running, server.engine.waiting, server.engine.kv = 40 + second % 7, 5, 0.4
+        server.engine.count(prompt_tokens=2000)
+        server.engine.observe(iteration=2100)
+
+    assert said(taken_in_slowly).limit == "token-budget"
+
+
+def test_a_queue_that_comes_and_goes_binds_nothing() -> None:
+    def now_and_then(second: int, server: Server) -> None:
+        server.engine.running, server.engine.waiting, server.engine.kv = 16, 3 * (second % 10 == 0), 0.31
+
+    found = said(now_and_then)
+    assert found.limit == "none"
+    assert "requests wait on 10 % of pages" in found.sentence
+
+
+def test_what_waits_for_an_adapter_is_deferred_and_no_limit() -> None:
+    reasons = (
+        'vllm:num_requests_waiting_by_reason{engine="0",reason="deferred"} 4.0\n'
+        'vllm:num_requests_waiting_by_reason{engine="0",reason="capacity"} 0.0\n'
+    )
+
+    def held_back(_: int, server: Server) -> None:
+        server.engine.running, server.engine.waiting, server.engine.kv = 2, 4, 0.1
+
+    found = said(held_back, extra=POOL + reasons)
+    assert found.limit == "deferred"
+    assert "4 of 4 waiting requests" in found.sentence
+
+
+# --- what is not the engine ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("local", "limit"), [(True, "power"), (False, "none")])
+def test_a_card_at_its_power_limit_binds_when_nobody_waits(local: bool, limit: str) -> None:
+    hot = msgspec.structs.replace(
+        card(power_w=698.0), power_limit_w=700.0, sm_max_mhz=1980.0, sm_mhz=1500.0, throttle=("power cap",)
+    )
+    log, server = Log(), Server()
+    target = msgspec.structs.replace(log.start.servers[0], local=local)  # the cards of another host say nothing
+    log.start = msgspec.structs.replace(log.start, servers=(target,))
+    server.engine.running, server.engine.kv = 16, 0.3
+    for second in range(40):
+        server.engine.count(generation_tokens=100)
+        log.page(float(second), server)
+        log.gpu(second + 0.1, hot)
+    found = log.frame().verdict
+    assert found.limit == limit
+    assert ("up to 698 W of 700 W" in found.sentence) == local
+    assert ("clock 1,500 of 1,980 MHz" in found.sentence) == local
+
+
+def test_an_api_server_at_the_end_of_its_core_says_frontend() -> None:
+    def busy(_: int, server: Server) -> None:
+        server.engine.running = 16
+
+    log, server = Log(), Server()
+    for second in range(40):
+        server.engine.count(generation_tokens=100)
+        busy(second, server)
+        log.page(float(second), server.page(f"process_cpu_seconds_total {0.97 * second}\n"))
+    found = log.frame().verdict
+    assert found.limit == "frontend"
+    assert "97 % of a core" in found.sentence
+    assert found.flag == "--api-server-count 2"
+
+
+def under_load(running: int, *, in_flight: int, busy_ratio: float = 0.2) -> Verdict:
+    log, server = Log(), Server()
+    log.add(Load(phase=0, state="begin", spec="c=64", shape="closed", concurrency=64), 0.0)
+    for number in range(in_flight):
+        log.add(Request(id=number, phase=0, sent_s=0.5), 0.5)
+    for second in range(1, 20):
+        server.engine.count(generation_tokens=100)
+        server.engine.running = running
+        log.page(float(second), server.page(POOL))
+        log.add(Host(at_s=float(second), load_cpu_ratio=busy_ratio, load_lag_max_s=0.001), second + 0.2)
+    return log.frame().verdict
+
+
+def test_requests_sent_and_not_in_the_engine_say_frontend() -> None:
+    assert under_load(64, in_flight=64).limit == "none"
+    found = under_load(20, in_flight=64)
+    assert found.limit == "frontend"
+    assert "64 requests sent, 20 of them in the engine" in found.sentence
+
+
+def test_a_load_that_cannot_keep_up_says_client() -> None:
+    found = under_load(64, in_flight=64, busy_ratio=0.98)
+    assert found.limit == "client"
+    assert "98%" in found.sentence
+
+
+# --- the data --------------------------------------------------------------------------------------------------------
+
+
+def standing(*, kv_moves: bool) -> Verdict:
+    log, server = Log(), Server()
+    server.engine.count(generation_tokens=100)
+    server.engine.running, server.engine.kv = 1, 0.1
+    log.page(0.0, server)
+    for second in range(1, 61):
+        server.engine.kv += 0.005 * kv_moves
+        log.page(float(second), server)
+    return log.frame().verdict
+
+
+def test_no_token_while_the_pool_fills_is_a_long_prefill() -> None:
+    found = standing(kv_moves=True)
+    assert found.limit == "prefilling"
+    assert "for 60.0 s: no token" in found.sentence
+
+
+def test_requests_that_run_while_nothing_moves_are_stuck() -> None:
+    found = standing(kv_moves=False)
+    assert found.limit == "stuck"
+    assert "nothing moved for 60.0 s" in found.sentence
+
+
+def test_a_silent_server_and_a_dead_engine_are_stale() -> None:
+    log, server = Log(), Server()
+    server.engine.running = 4
+    log.page(0.0, server)
+    log.page(1.0, server)
+    log.outage(2.0, "timeout")
+    assert log.frame(60.0).verdict.limit == "stale"
+    log.page(61.0, server, health=503)
+    found = log.frame().verdict
+    assert found.limit == "stale"
+    assert "/health says 503" in found.sentence
+
+
+def test_a_sleeping_engine_is_asleep() -> None:
+    states = 'vllm:engine_sleep_state{engine="0",sleep_state="awake"} 0.0\n'
+    assert said(lambda _, server: None, extra=states).limit == "asleep"
+
+
+def test_an_idle_server_is_idle_whatever_it_did_before() -> None:
+    session = recorded("overload")
+    assert session.frame(session.end_s).verdict.limit == "idle"
+
+
+def test_before_the_first_page_there_is_nothing_to_say() -> None:
+    log = Log()
+    log.outage(0.5)
+    assert log.frame(1.0).verdict.limit == "waiting"
+
+
+def test_no_verdict_lacks_its_title_or_its_evidence() -> None:
+    for name in ("overload", "sweep_c64", "overload_loaded"):
+        session = recorded(name)
+        for at_s in range(0, int(session.end_s), 7):
+            found = session.frame(float(at_s)).verdict
+            assert found.limit in TITLES
+            assert found.evidence
+            assert (found.flag is None) == (found.why is None)

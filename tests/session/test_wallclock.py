@@ -1,0 +1,112 @@
+"""Where the window's seconds went."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.session.made import Log, Server, recorded
+from tests.session.scheduler import Job, serve
+from vtop.session.analysis import WallClock
+from vtop.session.frame import Frame, View
+
+WHOLE = View(window_s=100_000.0)
+
+
+def parts(clock: WallClock) -> float:
+    found = (clock.decode_s, clock.prefill_s, clock.recompute_s, clock.idle_s)
+    assert all(part is not None and part >= 0 for part in found)
+    return sum(part for part in found if part is not None)
+
+
+def test_overload_spent_its_time_decoding() -> None:
+    session = recorded("overload")
+    frame = session.frame(session.end_s, View(window_s=300.0))
+    clock = frame.wallclock
+    assert parts(clock) == pytest.approx(frame.window_s)
+    assert clock.step_from == "steps that only decode"
+    assert clock.step_s == pytest.approx(0.0062, abs=1e-4)
+    assert clock.idle_s == pytest.approx(2.0, abs=0.01)
+    assert clock.recompute_s is not None
+    assert clock.prefill_s is not None
+    assert clock.recompute_s / clock.prefill_s == pytest.approx(258_301 / (129 * 6144))
+    assert clock.stolen_ratio == pytest.approx(0.155, abs=1e-3)
+
+
+def test_own_load_s_median_gap_is_the_step_where_there_is_one() -> None:
+    session = recorded("overload_loaded")
+    frame = session.frame(session.end_s)
+    clock = frame.wallclock
+    assert clock.step_from == "own load"
+    assert frame.load is not None
+    assert clock.step_s == frame.load.itl.p50_s
+    assert parts(clock) == pytest.approx(frame.window_s)
+    later = (128 * 2048 + 1) / 129 - 1  # the warm-up request gave one token
+    assert clock.undisturbed_decode_s == pytest.approx(later * (frame.load.itl.p50_s or 0.0))
+
+
+def test_the_pages_alone_find_nearly_the_same_step() -> None:
+    session = recorded("overload_loaded")
+    own = session.frame(session.end_s).wallclock.step_s
+    session.load.phases.clear()
+    assert session.frame(session.end_s).wallclock.step_s == pytest.approx(own, rel=0.03)
+
+
+@pytest.mark.parametrize("blocks", [90, 400])
+def test_parts_add_up_to_every_window(blocks: int) -> None:
+    served = serve([Job(100, 200)], [Job(120, 150) for _ in range(16)], blocks=blocks)
+    session = served.log.session()
+    for page in range(len(served.truth)):
+        for window_s in (3.0, 20.0, 1000.0):
+            frame = session.frame(page + 0.5, View(window_s=window_s))
+            if frame.wallclock.decode_s is not None:
+                assert parts(frame.wallclock) == pytest.approx(frame.window_s)
+
+
+def test_a_server_that_does_nothing_is_idle() -> None:
+    log, server = Log(), Server()
+    for second in range(5):
+        log.page(second, server)
+    assert log.frame().wallclock.idle_s == 4.0
+
+
+def decoding(seconds: int = 10, *, steps: int = 50, running: int = 4, engines: int = 1) -> Frame:
+    log, server = Log(), Server([str(number) for number in range(engines)])
+    for engine in server.engines.values():
+        engine.running = running
+    log.page(0, server)
+    for second in range(1, seconds + 1):
+        for engine in server.engines.values():
+            engine.count(generation_tokens=steps * running)
+            for _ in range(steps):
+                engine.observe(iteration=running)
+        log.page(second, server)
+    return log.frame()
+
+
+def test_a_server_that_only_decodes_spends_all_its_time_so() -> None:
+    clock = decoding().wallclock
+    assert (clock.decode_s, clock.prefill_s, clock.recompute_s, clock.idle_s) == (10.0, 0.0, 0.0, 0.0)
+    assert clock.step_s == pytest.approx(0.02)
+
+
+def test_engines_step_side_by_side() -> None:
+    clock = decoding(engines=2).wallclock
+    assert clock.decode_s == pytest.approx(10.0)
+    assert clock.step_s == pytest.approx(0.02)
+
+
+def test_requests_that_came_and_went_between_two_pages_were_no_idle_time() -> None:
+    log, server = Log(), Server()
+    log.page(0, server)
+    server.engine.count(prompt_tokens=100, generation_tokens=1)
+    server.engine.observe(time_to_first=0.1, iteration=101)
+    log.page(1, server)
+    log.page(2, server)
+    assert log.frame(view=WHOLE).wallclock.idle_s == 1.0
+
+
+def test_nothing_is_stolen_from_requests_that_decode_undisturbed() -> None:
+    frame = decoding()
+    assert frame.wallclock.stolen_ratio is None  # none finished
+    session = recorded("sweep_c1")
+    assert session.frame(session.end_s).wallclock.stolen_ratio == pytest.approx(0.0, abs=0.01)

@@ -1,0 +1,326 @@
+"""Why it is as it is: the verdict and what it rests on, an analysis a line, each with its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from vtop import units
+from vtop.draw import chart
+from vtop.draw.lines import Line, Phrase, Piece, fitting, line
+from vtop.draw.look import Look
+from vtop.draw.rows import LEFT, Block, fixed, seen, stacked
+from vtop.draw.story import verdict_role
+from vtop.session.analysis import Little
+from vtop.session.frame import Frame
+from vtop.session.verdict import TITLES
+
+
+def why(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
+    """What binds and what to try; then queueing, the KV account, preemptions, recompute, time, tail, energy."""
+    look = seen(frame, look)
+    rows = [phrased for make in _ROWS if (phrased := make(frame)) is not None]
+    blocks = [_row(look, width, label, items) for label, items in rows]
+    clock = frame.wallclock
+    if any((clock.decode_s, clock.prefill_s, clock.recompute_s, clock.idle_s)):
+        blocks.append(fixed(0, [_wall_bar(frame, width, look)]))
+    return stacked(look, width, height, blocks)
+
+
+def _row(look: Look, width: int, label: str, items: list[Phrase]) -> Block:
+    pieces = fitting(look, width - LEFT, items)
+    return fixed(0, [line(look, width, (f"{label:<{LEFT}}", "dim"), *pieces)])
+
+
+Row = tuple[str, list[Phrase]] | None
+
+
+def _said(rank: int, *pieces: Piece) -> Phrase:
+    return Phrase(rank, pieces)
+
+
+def _verdict(frame: Frame) -> Row:
+    found = frame.verdict
+    return "verdict", [
+        _said(0, (TITLES[found.limit].lower(), verdict_role(found.limit))),
+        *(_said(at + 1, (text, "text")) for at, text in enumerate(found.evidence)),
+    ]
+
+
+def _try(frame: Frame) -> Row:
+    found = frame.verdict
+    if found.flag is None:
+        return None
+    return "try", [_said(0, (found.flag, "mark")), _said(1, (found.why or "", "dim"))]
+
+
+def _queue(frame: Frame) -> Row:
+    found = frame.queueing
+    items = []
+    if found.trend is not None:
+        speed = f" {units.number(abs(found.slope_per_s or 0.0) * 60)} a minute" if found.trend != "steady" else ""
+        items.append(
+            _said(0, ("queue is ", "dim"), (found.trend + speed, "warn" if found.trend == "growing" else "text"))
+        )
+    if found.waiting_share is not None:
+        items.append(
+            _said(1, (units.percent(found.waiting_share), "number"), (" of a request's life is waiting", "dim"))
+        )
+    of = frame.growth.queue_of_prefill_ratio
+    if of is not None:
+        items.append(_said(2, ("queue is ", "dim"), (f"{units.number(of)} × prefill", "text")))
+    return ("queue", items) if items else None
+
+
+def _little(frame: Frame) -> Row:
+    found = frame.queueing
+    items = [
+        _little_said(rank, name, little)
+        for rank, (name, little) in enumerate((("running", found.running), ("waiting", found.waiting)))
+        if little is not None
+    ]
+    return ("Little's law", items) if items else None
+
+
+def _little_said(rank: int, name: str, of: Little) -> Phrase:
+    residual = "" if of.residual_ratio is None else f" ({of.residual_ratio * 100:+.0f} %)"
+    return _said(
+        rank,
+        (f"{name} ", "dim"),
+        (units.number(of.present), "number"),
+        (f" = {units.number(of.per_s)} /s × {units.seconds(of.stay_s)} = {units.number(of.expected)}{residual}", "dim"),
+    )
+
+
+def _expected(frame: Frame) -> Row:
+    account = frame.account
+    found = account.effective if account.effective is not None else account.nominal
+    if found is None:
+        return None
+    items = [
+        _said(
+            0, ("peak ", "dim"), (units.percent(found.peak_ratio), "number"), (_points(found.peak_error_ratio), "dim")
+        ),
+        _said(
+            1, ("mean ", "dim"), (units.percent(found.mean_ratio), "number"), (_points(found.mean_error_ratio), "dim")
+        ),
+        _said(2, (f"for the {units.short_count(found.concurrency)} that run", "dim")),
+    ]
+    asked = account.nominal
+    if asked is not None and asked.concurrency != found.concurrency:
+        said = f"{units.percent(asked.peak_ratio)} for the {units.short_count(asked.concurrency)} asked for"
+        items.append(_said(3, (said, "dim")))
+    return "KV expected", items
+
+
+def _points(ratio: float | None) -> str:
+    """By how much what was measured lies above it."""
+    return "" if ratio is None else f" (measured {ratio * 100:+.1f} points)"
+
+
+def _account(frame: Frame) -> Row:
+    account = frame.account
+    items = []
+    if account.oversubscription is not None:
+        times = f"{account.oversubscription:.1f} × the pool"
+        items.append(_said(0, ("asked for ", "dim"), (times, "warn" if account.oversubscription > 1 else "number")))
+    if account.predicted_residents is not None:
+        items.append(
+            _said(
+                1,
+                ("fit ", "dim"),
+                (units.number(account.predicted_residents), "number"),
+                (f", resident {units.short_count(account.measured_residents)}", "dim"),
+            )
+        )
+    if account.input_tokens is not None:
+        items.append(
+            _said(3, (f"{units.count(account.input_tokens)} in {units.count(account.output_tokens)} out", "dim"))
+        )
+    if account.full_in_s is not None:
+        items.append(_said(2, ("full in ", "dim"), (units.seconds(account.full_in_s), "text")))
+    if account.waste_tokens is not None:
+        items.append(_said(4, ("lost in blocks ", "dim"), (f"{units.count(account.waste_tokens)} tok", "text")))
+    return ("KV account", items) if items else None
+
+
+def _stair(frame: Frame) -> Row:
+    stair = frame.staircase
+    if not stair.events:
+        return None
+    every = units.seconds(stair.interval_mean_s)
+    spread = "" if stair.interval_spread_s is None else f" ± {units.seconds(stair.interval_spread_s)}"
+    items = [
+        _said(0, ("every ", "dim"), (every, "number"), (spread, "dim")),
+        _said(1, ("at KV ", "dim"), (units.percent(stair.trigger_mean_ratio), "number")),
+        _said(2, (f"{units.count(stair.freed_mean_tokens)} tok freed each", "dim")),
+    ]
+    if stair.steady:
+        items.append(_said(5, ("a cycle: admit, fill, preempt, refill", "text")))
+    if stair.per_minute is not None:
+        fit = "" if stair.straightness is None else f", R² {stair.straightness:.3f}"
+        items.append(_said(3, (f"{units.number(stair.per_minute)} a minute{fit}", "dim")))
+    if stair.thrashing:
+        items.append(_said(0, (f"thrashing: put back more than 5 times: {units.count(stair.thrashing)}", "bad")))
+    if stair.unconfirmed:
+        items.append(_said(4, (f"{stair.unconfirmed} more by the gauges", "dim")))
+    return "preemptions", items
+
+
+def _recompute(frame: Frame) -> Row:
+    found = frame.recompute
+    if found.method is None or not frame.preemption.count.since_start:
+        return None
+    about = "≈ " if found.estimate else ""
+    items = [_said(0, (f"{about}{units.count(found.since_start)} tok", "number"))]
+    if found.since_start_ratio is not None:
+        items.append(_said(1, (f"{units.percent(found.since_start_ratio)} over the least", "text")))
+    if found.per_preemption is not None:
+        items.append(_said(2, (f"{about}{units.count(found.per_preemption)} a preemption", "text")))
+    checks = [
+        f"{name} ≈ {units.count(value)}"
+        for name, value in (("by FLOPs", found.by_flops_tokens), ("by KV", found.by_kv_tokens))
+        if value is not None and not found.estimate
+    ]
+    if checks:
+        items.append(_said(4, (", ".join(checks), "dim")))
+    items.append(_said(5, (found.method, "dim")))
+    if found.missing_flag is not None:
+        items.append(_said(3, (f"exact with {found.missing_flag}", "warn")))
+    return "recomputed", items
+
+
+def _decode(frame: Frame) -> Row:
+    clock = frame.wallclock
+    if clock.request_decode_s is None or clock.undisturbed_decode_s is None:
+        return None
+    return "decode", [
+        _said(0, (units.seconds(clock.request_decode_s), "number"), (" a request", "dim")),
+        _said(
+            1,
+            (units.seconds(clock.undisturbed_decode_s), "number"),
+            (f" undisturbed, {units.seconds(clock.step_s)} a step", "dim"),
+        ),
+        _said(2, (units.percent(clock.stolen_ratio), "number"), (" stolen", "dim")),
+    ]
+
+
+def _tail(frame: Frame) -> Row:
+    tail = frame.tail
+    if tail.sentence is None:
+        return None
+    shown = f"from p{tail.percentile:g} on" if tail.percentile is not None else "in no percentile"
+    return "ITL tail", [
+        _said(0, ("preempted gaps show ", "dim"), (shown, "text")),
+        _said(1, (f"they are {units.count(tail.touched)} of {units.count(tail.samples)}", "dim")),
+    ]
+
+
+def _energy(frame: Frame) -> Row:
+    energy = frame.energy
+    if energy.joules is None or not frame.gpus.local:
+        return None
+    items = [_said(0, (units.joules(energy.joules), "number"))]
+    if energy.per_output_token_j is not None:
+        items.append(_said(1, (f"{units.number(energy.per_output_token_j)} J", "number"), (" an output token", "dim")))
+    if energy.per_token_j is not None:
+        items.append(_said(2, (f"{units.number(energy.per_token_j)} J a token", "dim")))
+    if energy.idle_share is not None:
+        items.append(_said(3, (f"{units.whole_percent(energy.idle_share)} would go while idle", "dim")))
+    if energy.source is not None:
+        items.append(_said(5, (energy.source, "dim")))
+    return "energy", items
+
+
+def _roofline(frame: Frame) -> Row:
+    roof = frame.roofline
+    if roof.flops_per_s is None:
+        return None
+    items = [_said(0, (f"{roof.flops_per_s / 1e12:,.1f} TFLOP/s", "number"))]
+    if roof.mfu_ratio is not None:
+        items.append(_said(1, ("MFU ", "dim"), (units.percent(roof.mfu_ratio), "number")))
+    if roof.bytes_per_s is not None:
+        items.append(_said(2, (f"{roof.bytes_per_s / 1e12:,.2f} TB/s", "text")))
+    if roof.bandwidth_ratio is not None:
+        items.append(_said(3, (f"{units.percent(roof.bandwidth_ratio)} of the bandwidth", "dim")))
+    if roof.intensity is not None:
+        items.append(_said(4, (f"{units.number(roof.intensity)} FLOP a byte", "dim")))
+    return "arithmetic", items
+
+
+def _growth(frame: Frame) -> Row:
+    growth = frame.growth
+    if len(growth.phases) < 2:
+        return None
+    items = []
+    if growth.prefill_factor is not None:
+        items.append(
+            _said(
+                1,
+                ("prefill ", "dim"),
+                (f"{units.number(growth.prefill_factor)} ×", "number"),
+                (" of the lowest load", "dim"),
+            )
+        )
+    if growth.queue_added_s is not None:
+        items.append(_said(0, ("queue ", "dim"), (f"+{units.seconds(growth.queue_added_s)}", "number")))
+    if growth.frontend_factor is not None:
+        items.append(_said(3, ("frontend ", "dim"), (f"{units.number(growth.frontend_factor)} ×", "text")))
+    if growth.crossed_at is not None:
+        items.append(
+            _said(2, (f"queue overtook prefill at {units.number(growth.crossed_at)} {growth.crossing_unit}", "text"))
+        )
+    elif growth.crossing is not None:
+        said = f"queue overtakes prefill at ≈ {units.number(growth.crossing)} {growth.crossing_unit} (extrapolated)"
+        items.append(_said(2, (said, "text")))
+    return ("growth", items) if items else None
+
+
+def _network(frame: Frame) -> Row:
+    own = frame.own_ttft
+    if own is None or own.client_s is None:
+        return None
+    items = [_said(0, ("client ", "dim"), (units.seconds(own.client_s), "number"), (f" n {own.n:,}", "dim"))]
+    if own.network_s is not None:
+        items.append(_said(1, ("network + HTTP ", "dim"), (units.seconds(own.network_s), "number")))
+    if own.timed:
+        timed = (("queue", own.timed_queue_s), ("prefill", own.timed_prefill_s), ("rest", own.timed_rest_s))
+        said = " + ".join(f"{units.seconds(value)} {word}" for word, value in timed)
+        items.append(_said(2, (said, "text"), (f" by the answers, n {own.timed:,}", "dim")))
+    if own.foreign:
+        items.append(_said(3, (f"{units.count(own.foreign)} finished that are not vtop's", "warn")))
+    return "TTFT, own load", items
+
+
+_ROWS: Final[tuple[Callable[[Frame], Row], ...]] = (
+    _verdict, _try, _queue, _little, _growth, _network, _account, _expected, _stair, _recompute, _decode, _tail,
+    _energy, _roofline,
+)  # fmt: skip
+
+
+def _wall_bar(frame: Frame, width: int, look: Look) -> Line:
+    """Where the window went: decode, prefill, recompute, idle."""
+    clock, signs = frame.wallclock, look.glyphs.parts
+    parts = (
+        (clock.decode_s, "decode", "decode", signs["decode"]),
+        (clock.prefill_s, "prefill", "prefill", signs["prefill"]),
+        (clock.recompute_s, "recompute", "preemption", signs["queue"]),
+        (clock.idle_s, "idle", "dim", look.glyphs.rule),
+    )
+    total = sum(value or 0.0 for value, *_ in parts)
+    columns = max(8, (width - LEFT) // 3)
+    cells = chart.shares([value or 0.0 for value, *_ in parts], columns)
+    runs: list[Piece] = [(sign * n, role) for n, (_, _, role, sign) in zip(cells, parts, strict=True) if n]
+    items = [
+        _said(rank, (f"{sign} {word} ", role), (units.percent(value / total), "text"))
+        for rank, (value, word, role, sign) in enumerate(parts)
+        if value is not None
+    ]
+    return line(
+        look,
+        width,
+        (f"{'wall clock':<{LEFT}}", "dim"),
+        *runs,
+        ("  ", "dim"),
+        *fitting(look, width - LEFT - columns - 2, items),
+    )

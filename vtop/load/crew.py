@@ -1,0 +1,114 @@
+"""The worker processes of a load together: started, listened to, and ended whatever happens.
+
+They end when the pipe from here does: no load outlives vtop, whatever kills it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from vtop.load.orders import NEWS, News, Order, Setup
+from vtop.load.work import Work
+from vtop.recording.events import Event, Request, decode
+
+STOP_S = 1.0  # for all of them to end by themselves
+
+
+class Crew:
+    """append: takes the lines of their requests. clock: seconds of the session.
+
+    heard: is told what a worker says. lost: is told, in words, how a worker ended that nobody had dismissed. Both are
+    called on a worker's own thread while `changed` is held, and those who wait for it look again afterwards.
+    """
+
+    def __init__(
+        self,
+        append: Callable[[Event], None],
+        clock: Callable[[], float],
+        heard: Callable[[Work, News], None],
+        lost: Callable[[str], None],
+    ) -> None:
+        self._append = append
+        self._clock = clock
+        self._heard = heard
+        self._lost = lost
+        self._dismissed = False
+        self.changed = threading.Condition()
+        self.works: list[Work] = []
+
+    def start(self, setup: Setup) -> None:
+        for number in range(setup.workers):
+            work = Work(number)
+            work.listener = threading.Thread(target=self._listen, args=(work,), name="load news", daemon=True)
+            self.works.append(work)
+            work.tell(msgspec.structs.replace(setup, worker=number))
+            work.listener.start()
+
+    def tell(self, order: Order, first: int | None = None) -> None:
+        """An order to all of them, or to the first so many."""
+        for work in self.works[:first]:
+            work.tell(order)
+
+    def dismiss(self) -> None:
+        """End them: by the end of their orders, and those that do not hear it by force."""
+        with self.changed:
+            self._dismissed = True
+        for work in self.works:
+            work.hang_up()
+        until_s = time.monotonic() + STOP_S
+        for work in self.works:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                work.process.wait(max(0.0, until_s - time.monotonic()))
+        for work in self.works:
+            work.process.kill()
+            if work.listener is not None and work.listener.is_alive():
+                work.listener.join(STOP_S)
+
+    def _listen(self, work: Work) -> None:
+        decoder = msgspec.json.Decoder(News)
+        assert work.process.stdout is not None
+        try:
+            for line in work.process.stdout:
+                if not line.endswith(b"\n"):  # it was killed while it spoke
+                    break
+                if line.startswith(NEWS):
+                    with self.changed:
+                        self._heard(work, decoder.decode(line[len(NEWS) :]))
+                        self.changed.notify_all()
+                else:
+                    self._hear_of(work, decode(line[:-1]))
+        finally:
+            self._bury(work)
+
+    def _hear_of(self, work: Work, request: object) -> None:
+        if not isinstance(request, Request):
+            return
+        key = request.phase, request.id
+        if request.end_s is None:
+            work.under_way[key] = request
+        else:
+            work.under_way.pop(key, None)
+        self._append(request)
+
+    def _bury(self, work: Work) -> None:
+        """It has ended: what it had under way has no other end."""
+        why = work.last_word()
+        for request in work.under_way.values():
+            ended_s = round(self._clock(), 6)
+            self._append(
+                msgspec.structs.replace(
+                    request, end_s=ended_s, error="cancelled_at_end", detail="the load process that sent it ended"
+                )
+            )
+        work.under_way.clear()
+        with self.changed:
+            work.gone = True
+            if not self._dismissed:
+                self._lost(why)
+            self.changed.notify_all()

@@ -1,0 +1,289 @@
+"""The verdict: which limit binds now, in one sentence with its evidence, and which flag would help.
+
+Each rule is a function of the frame that is otherwise complete, so it judges by the numbers that are on the screen;
+it answers None without its evidence, and the first that answers speaks. What may bind, in the order asked:
+
+    the data      no page, old, dead engine, another server, asleep: status.py has said it
+    stuck         requests run or wait and nothing moves; prefilling: no token comes, but KV or work counters move
+    client        vtop's own load cannot keep up
+    frontend      the API server's process has no more of its core to give, or requests sent are not in the engine yet
+    kv            where requests waited, the next one did not fit into the pool; or requests were preempted
+    max-num-seqs  where requests waited, running stood at its highest and the pool had room
+    token-budget  where requests waited, there were seats and room: prefill takes its turn within the steps
+    power         the clock is held down by the power limit
+    none          requests run, nobody waits: under-loaded
+
+A flag is a hypothesis with its reason and the command that would test it, never a promise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+from vtop import units
+from vtop.session.analysis import Pressure, Verdict
+from vtop.session.frame import Frame
+
+MOSTLY: Final = 0.5  # of the pages with waiting requests
+SEATED: Final = 0.7
+QUEUED: Final = 0.3  # of all pages: less is a queue that comes and goes
+STILL_S: Final = 5.0
+CPU_FULL: Final = 0.9  # of one core
+POWERED: Final = 0.5  # of the readings
+_WORDS: Final = {  # of a status that leaves nothing to judge
+    "waiting": "waiting",
+    "down": "stale",
+    "unhealthy": "stale",
+    "blind": "unknown",
+}
+TITLES: Final = {
+    "kv": "KV POOL BINDS",
+    "max-num-seqs": "MAX-NUM-SEQS BINDS",
+    "token-budget": "TOKEN BUDGET BINDS",
+    "deferred": "DEFERRED",
+    "power": "POWER BINDS",
+    "frontend": "FRONTEND BINDS",
+    "client": "CLIENT BINDS",
+    "none": "NOTHING BINDS",
+    "idle": "IDLE",
+    "asleep": "ASLEEP",
+    "prefilling": "PREFILLING",
+    "stuck": "STUCK",
+    "stale": "STALE",
+    "waiting": "WAITING",
+    "unknown": "NOT KNOWN",
+}
+
+
+def verdict(frame: Frame) -> Verdict:
+    """The first rule with its evidence, or that nothing is known."""
+    for rule in RULES:
+        found = rule(frame)
+        if found is not None:
+            return found
+    return _says("unknown", ["no rule has its evidence"])
+
+
+def unread(frame: Frame) -> Verdict | None:
+    """There is no page, an old one, one of a dead engine or one without vLLM's series."""
+    kind, said = frame.status.kind, frame.status.sentence
+    return _says(_WORDS[kind], [said.removeprefix(kind).lstrip(": ")]) if kind in _WORDS else None
+
+
+def asleep(frame: Frame) -> Verdict | None:
+    at = frame.pressure
+    return _says("asleep", ["the engine sleeps: its weights are offloaded"]) if at is not None and at.asleep else None
+
+
+def stuck(frame: Frame) -> Verdict | None:
+    """No token for a while: a long prefill where anything of the engine moves, stuck where nothing does."""
+    at = frame.pressure
+    if at is None or at.silent_s is None or at.still_s is None or at.silent_s < STILL_S:
+        return None
+    counts = f"{units.count(frame.requests.running.now)} running, {units.count(frame.requests.waiting.now)} waiting"
+    if at.still_s < STILL_S:
+        return _says("prefilling", [f"for {units.seconds(at.silent_s)}: no token, but the engine moves", counts])
+    why = "a prefill that shows nothing, an engine that hangs, or gauges left behind when all requests were aborted"
+    return _says("stuck", [f"nothing moved for {units.seconds(at.still_s)}", counts, why])
+
+
+def idle(frame: Frame) -> Verdict | None:
+    at = frame.pressure
+    return _says("idle", [frame.status.sentence.removeprefix("idle: ")]) if at is not None and at.idle else None
+
+
+def client(frame: Frame) -> Verdict | None:
+    """vtop's own load is what limits."""
+    load = frame.load
+    if load is None or load.state != "running" or load.limited is None:
+        return None
+    return _says("client", [load.limited, "the numbers are the client's"], "workers", "one core is not enough for it")
+
+
+def frontend(frame: Frame) -> Verdict | None:
+    """The API server's process is at the end of its core."""
+    at = frame.pressure
+    if at is None or not at.running_share or at.api_cpu_ratio is None or at.api_cpu_ratio < CPU_FULL:
+        return None
+    said = [f"the API server takes {units.whole_percent(at.api_cpu_ratio)} of a core"]
+    if frame.ttft.frontend_s is not None:
+        said.append(f"frontend {units.seconds(frame.ttft.frontend_s)} of a TTFT of {units.seconds(frame.ttft.total_s)}")
+    return _says(
+        "frontend",
+        said,
+        "--api-server-count 2",
+        "a second API server process takes half of the tokenisation and streaming",
+        "vllm serve … --api-server-count 2",
+    )
+
+
+def unadmitted(frame: Frame) -> Verdict | None:
+    """Requests that vtop sent and that are not in the engine: they are in the frontend, or on their way."""
+    load, at = frame.load, frame.pressure
+    if load is None or load.state != "running" or at is None or at.pages < 5:
+        return None
+    known = (frame.requests.running.now or 0.0) + (frame.requests.waiting.now or 0.0)
+    outside = load.in_flight - known
+    if load.in_flight < 4 or outside < MOSTLY * load.in_flight or frame.requests.running.now is None:
+        return None
+    said = [f"{load.in_flight} requests sent, {units.count(known)} of them in the engine"]
+    if frame.ttft.frontend_s is not None:
+        said.append(f"frontend {units.seconds(frame.ttft.frontend_s)} of a TTFT of {units.seconds(frame.ttft.total_s)}")
+    why = "requests wait before the engine: tokenisation, IPC or HTTP"
+    return _says("frontend", said, "--api-server-count 2", why, "vllm serve … --api-server-count 2")
+
+
+def deferred(frame: Frame) -> Verdict | None:
+    """What waits is held back by its own needs: an adapter's slot, a grammar, remote KV."""
+    at = frame.pressure
+    if at is None or at.deferred_share is None or at.deferred_share < MOSTLY or at.waiting_share < QUEUED:
+        return None
+    waiting = frame.requests.waiting.now or 0.0
+    said = f"{units.count(at.deferred_share * waiting)} of {units.count(waiting)} waiting requests are deferred"
+    return _says("deferred", [f"{said}: a LoRA slot, a grammar or remote KV is not ready"])
+
+
+def kv(frame: Frame) -> Verdict | None:
+    """Where requests waited the next one did not fit, or requests were preempted."""
+    at = frame.pressure
+    if at is None or at.kv_high_ratio is None:
+        return None
+    crowded = at.waiting_share >= QUEUED and (at.kv_full_share or 0.0) >= MOSTLY
+    if not crowded and not at.preemptions:
+        return None
+    account, running = frame.account, at.running_median
+    present = account.nominal.concurrency if account.nominal is not None else None
+    said = []
+    if running is not None and present is not None and present > running:
+        said.append(f"{units.count(running)} of {units.count(present)} requests resident")
+    said.append(_kv_range(at))
+    if at.preempted_every_s is not None:
+        said.append(f"a preemption every {units.seconds(at.preempted_every_s)}")
+    if account.oversubscription is not None and account.oversubscription > 1:
+        said.append(f"asked for {account.oversubscription:.1f} × the pool")
+    fits = account.predicted_residents
+    if at.preemptions and fits is not None and fits >= 1:
+        seats = math.floor(fits)
+        return _says(
+            "kv",
+            said,
+            f"--max-num-seqs {seats}",
+            f"{fits:.1f} requests of this length fit: admitting no more should end the preemptions",
+            f"vllm serve … --max-num-seqs {seats}",
+        )
+    return _says(
+        "kv",
+        said,
+        "--gpu-memory-utilization or --kv-cache-dtype fp8",
+        "a larger pool, or half the bytes per token, lets more requests reside",
+        "vllm serve … --kv-cache-dtype fp8",
+    )
+
+
+def max_num_seqs(frame: Frame) -> Verdict | None:
+    """Where requests waited running stood at its highest, and the pool had room."""
+    at = _queued(frame)
+    if at is None or at.seats_share is None or at.seats_share < SEATED or (at.kv_full_share or 0.0) >= MOSTLY:
+        return None
+    seats = at.running_high or 0.0
+    said = [
+        f"running stands at {units.count(seats)}",
+        f"{units.count(at.waiting_median)} waiting",
+        _kv_range(at),
+    ]
+    fits = frame.account.predicted_residents
+    more = int(min(2 * seats, fits) if fits is not None else 2 * seats)
+    if more <= seats:
+        return _says("max-num-seqs", said)
+    return _says(
+        "max-num-seqs",
+        said,
+        f"--max-num-seqs {more}",
+        "the pool has room for more at once" + (f": {fits:.0f} of this length" if fits is not None else ""),
+        f"vllm serve … --max-num-seqs {more}",
+    )
+
+
+def token_budget(frame: Frame) -> Verdict | None:
+    """Where requests waited there were seats and there was room: prefill takes its turn within the steps."""
+    at = _queued(frame)
+    if at is None or at.seats_share is None or at.seats_share >= SEATED or at.kv_full_share is None:
+        return None
+    if at.kv_full_share >= MOSTLY or not frame.iteration.prefill:
+        return None
+    said = [
+        f"{units.count(at.waiting_median)} wait while {units.count(at.running_median)} run "
+        f"({units.count(at.running_high)} at most)",
+        _kv_range(at),
+    ]
+    if frame.ttft.prefill_s is not None:
+        said.append(f"prefill {units.seconds(frame.ttft.prefill_s)}")
+    return _says(
+        "token-budget",
+        said,
+        "--max-num-batched-tokens, twice as many",
+        "prompts come faster than the steps take them in; larger steps shorten TTFT and lengthen ITL",
+        "vllm serve … --max-num-batched-tokens TWICE_THE_PRESENT",
+    )
+
+
+def power(frame: Frame) -> Verdict | None:
+    """The card runs at its power limit, or says that this holds its clock down."""
+    at, energy, gpus = frame.pressure, frame.energy, frame.gpus
+    if at is None or at.running_share < MOSTLY or not gpus.local:
+        return None
+    capped = dict(energy.throttle).get("power cap")
+    if max(capped or 0.0, energy.near_limit_share or 0.0) < POWERED:
+        return None
+    highs = [card.power.high for card in gpus.cards if card.power.high is not None and card.serving is not False]
+    said = [f"up to {units.watts(sum(highs) if highs else None)} of {units.watts(gpus.power_limit_w)}"]
+    if capped is not None:
+        said.append(f"power cap in {units.whole_percent(capped)} of the readings")
+    clocks = [(card.sm_mhz, card.sm_max_mhz) for card in gpus.cards if card.sm_mhz and card.sm_max_mhz]
+    if clocks:
+        now, most = min(clocks)
+        said.append(f"clock {units.count(now)} of {units.count(most)} MHz")
+    return _says("power", said)
+
+
+def under_loaded(frame: Frame) -> Verdict | None:
+    """Requests run and hardly any waits."""
+    at = frame.pressure
+    if at is None or not at.running_share or at.waiting_share >= QUEUED:
+        return None
+    said = [f"{units.count(at.running_median)} running", _waits(at), _kv_range(at)]
+    return _says("none", [*(one for one in said if one), "more load would be served"])
+
+
+RULES: Final[tuple[Callable[[Frame], Verdict | None], ...]] = (
+    unread, asleep, stuck, idle, client, frontend, unadmitted, deferred, kv, max_num_seqs, token_budget, power,
+    under_loaded,
+)  # fmt: skip
+
+
+def _queued(frame: Frame) -> Pressure | None:
+    at = frame.pressure
+    return at if at is not None and at.waiting_share >= QUEUED and at.pages >= 5 else None
+
+
+def _waits(at: Pressure) -> str:
+    return (
+        "none waits" if not at.waiting_share else f"requests wait on {units.whole_percent(at.waiting_share)} of pages"
+    )
+
+
+def _kv_range(at: Pressure) -> str:
+    """The median of KV use, and from where to where it went."""
+    low, high = at.kv_low_ratio, at.kv_high_ratio
+    if low is None or high is None:
+        return "KV use not known"
+    one, other = f"{low * 100:.0f}", f"{high * 100:.0f}"
+    return f"KV {units.whole_percent(at.kv_median_ratio)}" + (f" ({one}–{other})" if one != other else "")
+
+
+def _says(
+    limit: str, evidence: list[str], flag: str | None = None, why: str | None = None, command: str | None = None
+) -> Verdict:
+    return Verdict(limit, " · ".join(evidence), tuple(evidence), flag, why, command)
