@@ -12,8 +12,9 @@ from vtop import shipped
 from vtop.engine import profile
 from vtop.engine.fit import fit
 from vtop.engine.flags import Flags
+from vtop.engine.observed import Observed
 from vtop.engine.replay import Ask, Load
-from vtop.engine.runs import Observed, Run, runs
+from vtop.engine.runs import Run, runs
 from vtop.engine.shape import QWEN_7B
 
 H200 = ("sweep", "overload_loaded", "sweep_c64", "overload")
@@ -21,6 +22,7 @@ H200_ORIGIN = (
     "NVIDIA H200, Qwen2.5-7B shape in bf16, vLLM 0.26.0; fitted on the recordings that come with vtop: "
     "sweep, sweep_c64, overload, overload_loaded"
 )
+RTX4090 = "NVIDIA GeForce RTX 4090"
 RTX4090_ORIGIN = (
     "NVIDIA RTX 4090, Qwen2.5-7B in bf16, vLLM 0.27.1; fitted on published means of three runs, not on a recording"
 )
@@ -64,7 +66,9 @@ def main() -> None:
             given = [run for name in H200 for run in runs(shipped.folder("recordings") / f"{name}.jsonl.gz")]
             made = profile.of_fit(fit(given), "h200-qwen2.5-7b", H200_ORIGIN)
         else:
-            made = profile.of_fit(fit(published(), expected=RTX4090_EXPECTED), "rtx4090-qwen2.5-7b", RTX4090_ORIGIN)
+            made = profile.of_fit(
+                fit(published(), expected=RTX4090_EXPECTED), "rtx4090-qwen2.5-7b", RTX4090_ORIGIN, card=RTX4090
+            )
         took_s = time.perf_counter() - began
         (profile.FOLDER / f"{made.name}.toml").write_text(profile.dump(made), encoding="utf-8")
         print("\n".join(profile.report(made)))

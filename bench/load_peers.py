@@ -1,12 +1,14 @@
 """Events a second and core of vtop's load beside `vllm bench serve`, guidellm and aiperf: one mock, one run.
 
 Run from the repository: VTOP_VLLM=/opt/vllm VTOP_GUIDELLM=... VTOP_AIPERF=... python bench/load_peers.py [-c 64]
-[--tokens 256] [--itl-ms 6] [--times 3] [--tokenizer DIR], each variable the virtual environment with that peer, DIR a
-tokenizer for the peers' prompts (else tiny-model in vLLM's environment). Without its variable a peer is left out.
+[--tokens 256] [--itl-ms 6] [--rounds 12] [--times 3] [--tokenizer DIR], each variable the virtual environment with
+that peer, DIR a tokenizer for the peers' prompts (else tiny-model in vLLM's environment). Without its variable a peer
+is left out.
 
 All keep `c` streamed completions of 64 prompt tokens in flight, each run as a person would from its command line, with
 few requests and with many: the difference of the two is what the requests cost, start-up, imports and the report
-cancel. CPU is that of all processes of the command. An event is one streamed token; the last column holds the tokens
+cancel. Start-up takes vLLM's some 20 s of CPU: on a busy machine its two are not alike, so --times, and the range is
+shown. CPU is that of all processes of the command. An event is one streamed token; the last column holds the tokens
 that the client itself says it got against those the mock sent: all four take them from the server's usage, vtop holds
 token_ids against it. Prompts are text, but vtop's, which are token ids. A client that cannot follow is given several
 events by a read, which makes each cheaper: its wall time shows it.
@@ -162,23 +164,28 @@ def main() -> None:
     parser.add_argument("-c", type=int, default=64)
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--itl-ms", type=float, default=6.0)
+    parser.add_argument("--rounds", type=int, default=12, help="requests of the longer run, for each in flight")
     parser.add_argument("--times", type=int, default=1, help="the middle one of so many is shown")
     parser.add_argument("--tokenizer", help="a folder with a tokenizer, for the peers' prompts")
     args = parser.parse_args()
     ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1, 0, 0, 0)
     c, tokens = args.c, args.tokens
-    few, many = 2 * c, 8 * c
+    few, many = 2 * c, args.rounds * c
     events = (many - few) * tokens
     print(f"load of the machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, Python {sys.version.split()[0]}")
     print(f"{c} in flight, {tokens} events an answer, one each {args.itl_ms:g} ms; {few} and {many} requests")
-    print(f"{'client':<24} {'events':>8} {'wall s':>7} {'CPU s':>7} {'us/event':>9} {'events/s/core':>14}  counted")
+    print(
+        f"{'client':<24} {'events':>8} {'wall s':>7} {'CPU s':>7} {'us/event':>9} {'(range)':>15} "
+        f"{'events/s/core':>14}  counted"
+    )
 
     def row(name: str, costs: list[tuple[Cost, Cost]]) -> None:
-        a, b = sorted(costs, key=lambda pair: pair[1].cpu_s - pair[0].cpu_s)[len(costs) // 2]
-        cpu_s, took_s = b.cpu_s - a.cpu_s, median(b.took_s - a.took_s for a, b in costs)
+        spent_s = sorted(b.cpu_s - a.cpu_s for a, b in costs)
+        cpu_s, took_s = median(spent_s), median(b.took_s - a.took_s for a, b in costs)
+        low, high = spent_s[0] / events * 1e6, spent_s[-1] / events * 1e6
         print(
-            f"{name:<24} {events:8,} {took_s:7.1f} {cpu_s:7.2f} {cpu_s / events * 1e6:9.1f} {events / cpu_s:14,.0f}"
-            f"  {b.counted:,} of {many * tokens:,}",
+            f"{name:<24} {events:8,} {took_s:7.1f} {cpu_s:7.2f} {cpu_s / events * 1e6:9.1f} {low:7.1f}-{high:<7.1f} "
+            f"{events / cpu_s:14,.0f}  {min(b.counted for _, b in costs):,} of {many * tokens:,}",
             flush=True,
         )
 

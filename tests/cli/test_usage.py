@@ -114,13 +114,6 @@ def test_an_instant_past_the_end_of_a_replay_is_said(monkeypatch: pytest.MonkeyP
     assert "ends at 0:18" in said(run("replay", str(SWEEP), "--at", "5:00"))
 
 
-def test_the_demo_prints_an_instant_where_there_is_no_terminal() -> None:
-    shown = run("demo")
-    assert shown.exit_code == 0
-    assert "KV 86,896 tok" in shown.stdout
-    assert "paused 1:45" in shown.stdout
-
-
 def test_shipped_recordings_are_found_by_name_from_anywhere_and_a_file_there_comes_first() -> None:
     for path in SHIPPED:
         assert run("show", path.name.partition(".")[0]).exit_code == 0

@@ -11,4 +11,4 @@ export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 VLLM_NO_USAGE_STATS=1 DO_NOT_TRAC
 cd "$venv"
 exec "$venv/bin/vllm" serve "$venv/tiny-model" --served-model-name tiny --host 127.0.0.1 --port "$port" \
   --load-format dummy --dtype bfloat16 --enforce-eager --max-model-len 1024 --max-num-seqs 16 \
-  --block-size 32 --num-gpu-blocks-override 128 --enable-mfu-metrics "$@"
+  --block-size 32 --num-gpu-blocks-override 128 --enable-mfu-metrics --enable-logging-iteration-details "$@"

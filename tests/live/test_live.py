@@ -97,6 +97,7 @@ class Overload:
     before: Page
     after: Page
     answers: list[Answer]
+    executed: int  # tokens that the engine ran, by its log
     frame: Frame  # at the end, over all of it
 
     def grown(self, name: str) -> float:
@@ -110,14 +111,14 @@ class Overload:
 def overload(early: tuple[VllmServer, VtopRecord], tmp_path_factory: pytest.TempPathFactory) -> Overload:
     server, _ = early
     path = tmp_path_factory.mktemp("overload") / "overload.jsonl"
-    before = server.idle_page()
+    before, executed = server.idle_page(), server.executed_tokens()
     with VtopRecord(server.url, path, "--for", "60s", "--api-key", KEY, "-H", "X-Tenant: blue-7731") as record:
         record.await_scrapes()
         answers = send(server, 40)
-        after = server.idle_page()
+        after, executed = server.idle_page(), server.executed_tokens() - executed
         record.await_scrapes()  # fails when the requests took longer than the recording
         assert record.end(within_s=90) == 0
-    return Overload(path, before, after, answers, last_frame(path))
+    return Overload(path, before, after, answers, executed, last_frame(path))
 
 
 def test_the_load_was_as_meant(overload: Overload) -> None:
@@ -136,6 +137,30 @@ def test_preemptions_are_the_servers(overload: Overload, measured: list[str]) ->
     assert staircase == sorted(staircase)
     assert staircase[-1] == preempted
     assert any(happening.kind == "preemption" for happening in overload.frame.happenings)
+
+
+def test_every_preemption_is_an_event_of_the_staircase(overload: Overload, measured: list[str]) -> None:
+    staircase = overload.frame.staircase
+    assert sum(event.count for event in staircase.events) == overload.grown("vllm:num_preemptions_total")
+    assert staircase.unconfirmed == 0
+    dated = sum(event.count for event in staircase.events if event.dated_by == "gauges")
+    measured.append(f"{dated:.0f} preemptions dated by the gauges; cycle: {staircase.cycle}")
+
+
+def test_recomputed_tokens_are_those_that_the_engine_ran_again(overload: Overload, measured: list[str]) -> None:
+    recompute = overload.frame.recompute
+    least = 40 * (100 + 400 - 1)
+    again = overload.executed - least
+    measured.append(
+        f"{again} tokens recomputed by the engine's log; vtop: {recompute.since_start} ({recompute.method}), "
+        f"by FLOP {recompute.by_flops_tokens}, by KV {recompute.by_kv_tokens}"
+    )
+    assert again > 1000
+    assert recompute.method == "write bytes, model shape"
+    assert recompute.least_tokens == least
+    assert recompute.executed_tokens == pytest.approx(overload.executed, rel=1e-3)
+    assert recompute.since_start == pytest.approx(again, rel=0.01)
+    assert recompute.unsettled_tokens == 0
 
 
 def test_tokens_are_the_servers_and_the_clients(overload: Overload) -> None:

@@ -6,6 +6,7 @@ Its page is read by prometheus_client, which shares no code with vtop.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -26,6 +27,7 @@ T = TypeVar("T")
 
 HERE = Path(__file__).parent
 KEY = "sesame-5f1c09d2"
+STEP = re.compile(r"Iteration\(\d+\): \d+ context requests, (\d+) context tokens, \d+ \w+ requests, (\d+) \w+ tokens")
 READY_WITHIN_S = 300.0  # 30 s on two idle cores, 150 s on two that others use up
 
 
@@ -130,6 +132,11 @@ class VllmServer:
             return page if page["vllm:num_requests_running"] + page["vllm:num_requests_waiting"] == 0 else None
 
         return until(idle, "no request runs or waits", within_s=60.0)
+
+    def executed_tokens(self) -> int:
+        """Tokens of all steps that its engine ran, as it logs them one by one (--enable-logging-iteration-details)."""
+        logged = self._log.read_text(errors="replace")
+        return sum(int(context) + int(generation) for context, generation in STEP.findall(logged))
 
     def kill_engine(self) -> None:
         """SIGKILL to the engine's process; the HTTP server stays."""

@@ -31,7 +31,13 @@ HISTOGRAMS = {
     "request_num_preemptions": (1.0, 2.0, 5.0, 10.0),
     "iteration_tokens_total": (1.0, 8.0, 64.0),
 }
-COUNTERS = ("prompt_tokens", "generation_tokens", "num_preemptions", "prefix_cache_queries", "prefix_cache_hits")
+COUNTERS: tuple[str, ...] = (
+    "prompt_tokens",
+    "generation_tokens",
+    "num_preemptions",
+    "prefix_cache_queries",
+    "prefix_cache_hits",
+)
 COUNTERS += ("estimated_flops_per_gpu", "estimated_read_bytes_per_gpu", "estimated_write_bytes_per_gpu")
 
 

@@ -39,6 +39,8 @@ class Job:
     computed: int = 0
     most: int = 0  # ever computed: below it is recompute
     generated: int = 0
+    ran: int = 0
+    again: int = 0  # of what it ran
     untold: int = 0  # preemptions that no output has told of
     preempted: int = 0
 
@@ -63,7 +65,6 @@ class Scheduler:
     running: list[Job] = field(default_factory=list)
     executed: int = 0
     rows: int = 0
-    recomputed: int = 0
     preempted: int = 0
     at_s: float = 0.0
     done: list[Job] = field(default_factory=list)
@@ -106,7 +107,8 @@ class Scheduler:
             self.executed += tokens
             self.rows += 1
             tokens_run += tokens
-            self.recomputed += max(0, min(job.computed, job.most) - begin)
+            job.ran += tokens
+            job.again += max(0, min(job.computed, job.most) - begin)
             job.most = max(job.most, job.computed)
             if self.count_writes:
                 price, run = self.price, tokens + drafts
@@ -149,6 +151,12 @@ class Scheduler:
         else:
             self.engine.count(num_preemptions=1)
         self.waiting.appendleft(victim)
+
+    @property
+    def recomputed(self) -> int:
+        """Tokens that ran again, and those of prompts that were thrown out half run: they will."""
+        lost = sum(job.ran - job.again for job in self.waiting if not job.generated)
+        return lost + sum(job.again for job in (*self.done, *self.running, *self.waiting))
 
     @property
     def busy(self) -> bool:

@@ -6,11 +6,12 @@ import random
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.session.made import Log, Server, recorded
 from tests.session.scheduler import COST, SHAPE, Job, serve
+from tests.session.test_replay import check_seek_equals_fold
 from vtop.recording import Identity
 from vtop.session.analysis import Recompute
 from vtop.session.cost import Parallel, cost
@@ -113,8 +114,11 @@ def test_what_ran_again_is_known_to_the_token(seed: int, blocks: int, lag: bool,
 
 @settings(max_examples=8, deadline=None, derandomize=True)
 @given(st.integers(0, 10_000), st.booleans())
+@example(68, True)  # a preemption that nobody has told of looks like decoding
 def test_in_mid_run_it_is_off_by_no_more_than_it_says(seed: int, lag: bool) -> None:
-    served = serve(load(seed), blocks=100, budget=128, lag=lag)
+    chosen = random.Random(seed)
+    jobs = [Job(120, chosen.randint(80, 300)) for _ in range(24)]
+    served = serve(jobs, blocks=100, budget=128, lag=lag)
     session = served.log.session()
     for page, truth in enumerate(served.truth):
         recompute = found(session, page + 0.5)
@@ -135,6 +139,11 @@ def test_without_a_shape_the_fit_is_right_but_for_the_chunks(seed: int) -> None:
     assert recompute.since_start == pytest.approx(
         served.scheduler.recomputed + chunks * COST.row_bytes / COST.token_bytes, abs=1e-6
     )
+
+
+def test_seek_equals_fold_in_an_overload() -> None:
+    served = serve([Job(200, 200)], load(2), blocks=80, budget=128)
+    check_seek_equals_fold(served.log.start, served.log.events, 15)
 
 
 def test_a_window_tells_of_itself_and_since_start_of_all() -> None:

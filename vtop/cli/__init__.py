@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from vtop import __version__
-from vtop.cli import back, load, watch
+from vtop.cli import back, compare, load, report, simulate, watch, whatif, written
 from vtop.cli.options import load_options, look_options, server_options
 from vtop.cli.shared import attached, need_terminal, servers_of, view_of
 from vtop.errors import VtopError
@@ -73,5 +73,9 @@ def main(ctx: click.Context, /, **asked: Any) -> None:
     watch.live(asked, servers, record_to, view, phases)
 
 
-for verb in (watch.record, load.sweep, load.load, back.replay, back.show, back.demo):
+for verb in (watch.record, load.sweep, load.load, back.replay, back.show):
+    main.add_command(verb)
+for verb in (report.report, compare.compare, written.export, written.check, written.cut, written.merge):
+    main.add_command(verb)
+for verb in (simulate.demo, simulate.simulate, whatif.whatif, whatif.fit):
     main.add_command(verb)

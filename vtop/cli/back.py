@@ -1,4 +1,4 @@
-"""Verbs that look at a recording: replay, show, demo."""
+"""Verbs that look at a recording: replay, show."""
 
 from __future__ import annotations
 
@@ -8,44 +8,25 @@ from typing import Any
 import click
 
 from vtop import units
-from vtop.cli.options import DEFAULT_THEME, Number, Seconds, Size, look_options
-from vtop.cli.shared import need_terminal, no_terminal, open_recording, print_json, session_of, view_of, write
+from vtop.cli.options import DEFAULT_THEME, Number, Seconds, Size, look_options, shape_option
+from vtop.cli.shared import need_terminal, open_recording, print_json, session_of, view_of, write
 from vtop.errors import VtopError
-
-DEMO_AT_S = 105.0
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--speed", type=Number(0.01, 10000), default=1.0, show_default=True)
 @click.option("--at", "at_s", type=Seconds(), help="Start there, paused. [the beginning, moving]")
+@shape_option
 @look_options
-def replay(file: Path, speed: float, at_s: float | None, **look: Any) -> None:
+def replay(file: Path, speed: float, at_s: float | None, model_config: Path | None, **look: Any) -> None:
     """Show a recording on the same screen, also while it is still being written."""
     view = view_of(look)
-    recording = open_recording(file)
+    recording = open_recording(file, model_config)
     need_terminal(f"vtop show {file} --text")
     from vtop.ui import run
 
     run.replay(recording, speed=speed, at_s=at_s, **view)
-
-
-@click.command()
-@look_options
-def demo(**look: Any) -> None:
-    """Look at vtop without a server: replays a recorded overload of an H200 at five times its speed.
-
-    Without a terminal it prints one instant of it.
-    """
-    view = view_of(look)
-    recording = open_recording(Path("overload_loaded"))
-    from vtop.ui import run
-
-    if no_terminal() is None:
-        run.replay(recording, speed=5.0, at_s=None, **view)
-    else:
-        session = session_of(recording.start, recording)
-        click.echo(run.still(session, now_s=DEMO_AT_S, size=(120, 36), **view)[1], nl=False)
 
 
 @click.command()
@@ -56,6 +37,7 @@ def demo(**look: Any) -> None:
 @click.option("--json", "form", flag_value="json", help="Every number of the frame as JSON on stdout.")
 @click.option("--svg", "svg_to", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--png", "png_to", type=click.Path(path_type=Path, dir_okay=False))
+@shape_option
 @look_options
 def show(
     file: Path,
@@ -65,13 +47,14 @@ def show(
     form: str,
     svg_to: Path | None,
     png_to: Path | None,
+    model_config: Path | None,
     **look: Any,
 ) -> None:
     """One frame of a recording without a terminal: text, JSON, SVG or PNG."""
     only_numbers = form == "json" and svg_to is None and png_to is None
     plain = only_numbers and look["theme"] == DEFAULT_THEME and not look["hide"]
     view = look if plain else view_of(look)  # a document needs no colours, but a wrong word is said
-    recording = open_recording(file)
+    recording = open_recording(file, model_config)
     session = session_of(recording.start, recording)
     if at_s is not None and at_s > session.end_s:
         raise VtopError(f"--at {units.clock(at_s)}: {file} ends at {units.clock(session.end_s)}")

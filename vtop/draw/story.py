@@ -126,9 +126,9 @@ def events(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     look = seen(frame, look)
     latest = frame.happenings[: -height - 1 : -1]
     lines = [_event(happening, width, look) for happening in latest]
-    if frame.status.kind == "waiting":  # a newcomer may have no server at all
+    if frame.status.kind == "waiting" and frame.origin is None:  # a newcomer may have no server at all
         offer = line(
-            look, width, ("no server at hand? ", "dim"), ("vtop demo", "mark"), (" replays a recorded one", "dim")
+            look, width, ("no server at hand? ", "dim"), ("vtop demo", "mark"), (" brings a simulated one", "dim")
         )
         lines = [offer, *lines[: height - 1]]
     if not lines:

@@ -57,6 +57,8 @@ ASSUMED = {
     "output_s": 45e-6,
     "hop_s": 0.7e-3,
 }
+SPEEDS = ("bandwidth_bytes_s", "compute_flops_s", "attention_flops_s")
+SLOWER = tuple(4.0**power for power in range(10))
 _FRONTEND = {"parse_s", "submit_s", "token_s", "output_s", "finish_s", "hop_s", "wire_s"}
 
 # a measure and how far off, as a share, it may well be; the floor keeps what is next to nothing from ruling
@@ -99,10 +101,11 @@ def fit(
 ) -> Fit:
     """The coefficients that make the simulated runs most like the recorded ones.
 
-    expected: where coefficients of another card than a data centre's are to be looked for.
+    expected: where coefficients of another card than a data centre's are to be looked for; without it, a card so many
+    times slower is tried first, down to a CPU.
     """
-    table = tuple(replace(c, expected=(expected or {}).get(c.name, c.expected)) for c in COEFFICIENTS)
     known = shape or next((run.shape for run in runs if run.shape is not None), QWEN_7B)
+    table = _slower(runs, known) if expected is None else _table(expected)
     factors = np.log([coefficient.factor for coefficient in COEFFICIENTS])
 
     def off(at: Vector) -> Vector:
@@ -116,6 +119,30 @@ def fit(
     covariance = np.linalg.inv(jacobian.T @ jacobian)
     spread = {c.name: float(math.exp(math.sqrt(v))) for c, v in zip(COEFFICIENTS, np.diag(covariance), strict=True)}
     return Fit(timing, frontend, known, compare(runs, timing, frontend, known), spread)
+
+
+def _table(expected: Mapping[str, float]) -> tuple[Coefficient, ...]:
+    return tuple(replace(c, expected=expected.get(c.name, c.expected)) for c in COEFFICIENTS)
+
+
+def _slower(runs: Sequence[Run], shape: ModelShape) -> tuple[Coefficient, ...]:
+    """Where the coefficients are looked for: at those of the card among SLOWER that the runs are most like."""
+    speeds = [c for c in COEFFICIENTS if c.name in SPEEDS]
+    classes = [_table({c.name: c.expected / times for c in speeds}) for times in SLOWER]
+    here = np.zeros(len(COEFFICIENTS))
+
+    def apart(table: tuple[Coefficient, ...]) -> float:
+        timing, frontend = _coefficients(table, here)
+        return float(sum(np.sum(np.abs(np.log(_ratios(run, timing, frontend, shape)))) for run in runs))
+
+    return min(classes, key=apart)
+
+
+def _ratios(run: Run, timing: Timing, frontend: Frontend, shape: ModelShape) -> Vector:
+    """How many times too slow prefill and decode of a run are simulated."""
+    found = measures(replay(_shortened(run.load), Engine(run.flags, timing, frontend, shape)).requests)
+    names = ("prefill_s", "decode_s")
+    return np.array([(found[name] + FLOOR_S) / (getattr(run.observed, name) + FLOOR_S) for name in names])
 
 
 def compare(runs: Sequence[Run], timing: Timing, frontend: Frontend, shape: ModelShape) -> tuple[Compared, ...]:

@@ -9,12 +9,14 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from vtop.engine.fit import ASSUMED, Compared, Fit
 from vtop.engine.shape import ModelShape
 from vtop.engine.timing import Frontend, Timing
 from vtop.errors import VtopError
+
+if TYPE_CHECKING:  # it brings numpy and the session, which a server has no use for
+    from vtop.engine.fit import Compared, Fit
 
 FOLDER = Path(__file__).resolve().parent / "profiles"
 MEASURES = ("e2e_s", "ttft_s", "prefill_s", "decode_s")
@@ -47,6 +49,7 @@ class Profile:
     flags: dict[str, int] = field(default_factory=dict)  # of the server it was fitted on
     spread: dict[str, float] = field(default_factory=dict)  # factor by which a coefficient may be off
     assumed: tuple[str, ...] = ()  # coefficients that were not fitted
+    card: str | None = None  # its name as NVML tells it
 
     @property
     def worst(self) -> float:
@@ -54,8 +57,11 @@ class Profile:
         return max((abs(residual.e2e) for residual in self.residuals), default=0.0)
 
 
-def of_fit(fit: Fit, name: str, origin: str) -> Profile:
-    """The profile of a fit."""
+def of_fit(fit: Fit, name: str, origin: str, *, card: str | None = None) -> Profile:
+    """The profile of a fit. The card is that of the recordings where they agree on one."""
+    from vtop.engine.fit import ASSUMED
+
+    cards = {one.run.card for one in fit.compared}
     flags = fit.compared[0].run.flags if fit.compared else None
     return Profile(
         name,
@@ -68,6 +74,7 @@ def of_fit(fit: Fit, name: str, origin: str) -> Profile:
         flags={"num_gpu_blocks": flags.num_gpu_blocks, "block_size": flags.block_size} if flags is not None else {},
         spread={key: round(value, 2) for key, value in fit.spread.items()},
         assumed=tuple(ASSUMED),
+        card=card or (cards.pop() if len(cards) == 1 else None),
     )
 
 
@@ -117,6 +124,11 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
+def of_card(card: str | None) -> Profile | None:
+    """The profile that comes with vtop for a card."""
+    return next((found for name in names() if (found := load(name)).card == card), None) if card is not None else None
+
+
 def load(name: str) -> Profile:
     """A profile by its name, or from a file. Raises VtopError when there is none such, or it is none."""
     path = Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml"
@@ -138,6 +150,7 @@ def load(name: str) -> Profile:
             flags=dict(found.get("flags", {})),
             spread=dict(found.get("spread", {})),
             assumed=tuple(found.get("assumed", ())),
+            card=found.get("card"),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise VtopError(f"{path}: not a profile ({error})") from error
@@ -152,7 +165,7 @@ def _record(kind: type[_Record], values: dict[str, Any]) -> _Record:
 
 def dump(profile: Profile) -> str:
     """The profile as TOML."""
-    lines = [f"name = {_toml(profile.name)}", f"origin = {_toml(profile.origin)}"]
+    lines = _pairs({"name": profile.name, "origin": profile.origin, "card": profile.card})
     lines.append(f"assumed = [{', '.join(_toml(name) for name in profile.assumed)}]")
     for table in ("timing", "frontend", "shape"):
         lines += ["", f"[{table}]", *_pairs(asdict(getattr(profile, table)))]

@@ -6,13 +6,15 @@ server was busy is a run, if all its requests were of one length: so many in fli
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from vtop.engine.flags import Flags
+from vtop.engine.observed import Observed, answers_of, observed
 from vtop.engine.replay import Ask, Load
 from vtop.engine.shape import ModelShape, shape_of
 from vtop.metrics.vllm import Quantity
@@ -22,36 +24,15 @@ from vtop.session import kv
 from vtop.session.session import Session
 from vtop.session.window import Window, between
 
-PARTS = {
-    "queue_s": Quantity.QUEUE,
-    "prefill_s": Quantity.PREFILL,
-    "decode_s": Quantity.DECODE,
-    "inference_s": Quantity.INFERENCE,
-    "e2e_s": Quantity.E2E,
-}
 EVEN = 0.002  # lengths that differ by less than this share are one length
 THINK_AT_MOST_S = 0.1  # more is a change of the load, not its client
 ENOUGH = 0.8  # of a phase's requests that the pages must have counted
 SETTLE_S = 1.5  # the page on which a phase's last request is counted comes so much after its end, at most
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """Means over the finished requests of a run, in seconds, from the server's histograms."""
-
-    requests: int
-    queue_s: float
-    prefill_s: float
-    decode_s: float
-    e2e_s: float
-    frontend_s: float
-    span_s: float | None = None  # from the first request to the last answer, as the client saw it
-    preemptions: int | None = None
-
-    @property
-    def ttft_s(self) -> float:
-        """Of the finished requests; the three parts add up."""
-        return self.frontend_s + self.queue_s + self.prefill_s
+HELD_S = 0.05  # a request that is sent so much after it was due was held back
+PARTS = 16  # of a run, in each of which its requests must be as long
+PAGES_APART = 0.02  # of a run that has no client's stamps; more, and how long it took is not known
+NO_POOL = "the server's pages do not say how large its KV pool is"
+UNEVEN = "its requests are of several lengths, and vtop sent none of them: which came when is not on record"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +42,10 @@ class Run:
     shape: ModelShape | None
     load: Load
     observed: Observed
+    card: str | None = None  # the name of the card that the server ran on, where it is on record
+    server: str | None = None  # model and version
+    phase: int | None = None  # of vtop's own load, from 0
+    remarks: tuple[str, ...] = ()  # what the engine does not know of this load
 
 
 def runs(path: Path, flags: Mapping[str, Any] | None = None) -> list[Run]:
@@ -68,6 +53,11 @@ def runs(path: Path, flags: Mapping[str, Any] | None = None) -> list[Run]:
 
     Raises VtopError when the file is no recording.
     """
+    return [found for found in read(path, flags) if isinstance(found, Run)]
+
+
+def read(path: Path, flags: Mapping[str, Any] | None = None) -> list[Run | str]:
+    """The runs, and in the place of what is none why it is none."""
     recording = FileRecording(path)
     session, requests, phases = Session(recording.start), [], []
     while events := recording.take():
@@ -79,45 +69,99 @@ def runs(path: Path, flags: Mapping[str, Any] | None = None) -> list[Run]:
                 phases.append(event)
     recording.close()
     name = path.name.partition(".")[0]
+    if (many := _several(session)) is not None:
+        return [many]
     if phases:
         return list(_of_phases(name, session, phases, requests, flags or {}))
     return list(_of_pages(name, session, flags or {}))
 
 
+def _several(session: Session) -> str | None:
+    """Why the recording is of more than one engine simulates."""
+    if len(session.servers) > 1:
+        return f"it is of {len(session.servers)} servers; the simulated engine is one"
+    server = session.servers[0]
+    engines = server.engines(Quantity.RUNNING, server.visible(session.end_s) - 1)
+    return f"its server runs {len(engines)} engines; the simulated engine is one" if len(engines) > 1 else None
+
+
 def _of_phases(
     name: str, session: Session, phases: list[Phase], requests: list[Request], flags: Mapping[str, Any]
-) -> Iterable[Run]:
-    for begin in phases:
-        if begin.state != "begin":
-            continue
+) -> Iterable[Run | str]:
+    begins = [phase for phase in phases if phase.state == "begin"]
+    for begin in begins:
         end = next((phase for phase in phases if phase.phase == begin.phase and phase.state == "end"), None)
-        if end is None:
-            continue
         mine = [request for request in requests if request.phase == begin.phase and request.end_s is not None]
-        done = [request for request in mine if request.error is None and request.sent_s is not None]
-        if not done or len(done) < len(mine):
-            continue
-        done.sort(key=lambda request: request.sent_s or 0.0)
-        window = between(session.servers, begin.t - SETTLE_S, end.t + SETTLE_S, session.end_s)
-        observed = _observed(window)
-        if observed is None or observed.requests < ENOUGH * len(done):
-            continue
-        first_s = done[0].sent_s or 0.0
-        closed = begin.shape == "closed"
-        asks = tuple(
-            Ask(
-                request.prompt_tokens or request.asked_prompt_tokens or 0,
-                request.output_tokens or request.asked_output_tokens or 0,
-                None if closed else (request.sent_s or 0.0) - first_s,
-            )
-            for request in done
+        found = _of_phase(session, begin, end, mine, flags)
+        label = f"{name}, {begin.spec}" if len(begins) > 1 else name
+        said = f"phase {begin.phase + 1}, {begin.spec}: {found}"
+        yield replace(found, name=label) if isinstance(found, Run) else said
+
+
+def _of_phase(
+    session: Session, begin: Phase, end: Phase | None, mine: list[Request], flags: Mapping[str, Any]
+) -> Run | str:
+    if end is None:
+        return "it has no end on record"
+    done = [request for request in mine if request.error is None and request.sent_s is not None]
+    if not done:
+        return "no request of it succeeded"
+    if len(done) < len(mine):
+        return f"{len(mine) - len(done)} of its {len(mine)} requests failed, and what they cost is not known"
+    done.sort(key=lambda request: request.sent_s or 0.0)
+    window = between(session.servers, begin.t - SETTLE_S, end.t + SETTLE_S, session.end_s)
+    first_s, last_s = done[0].sent_s or 0.0, max(request.end_s or 0.0 for request in done)
+    seen = observed(session, window, (first_s, last_s), last_s - first_s, answers_of(done))
+    if seen is None or seen.requests < ENOUGH * len(done):
+        return "the server's pages count fewer requests than it sent: they are not of this load"
+    known = _flags(session, window, flags)
+    if known is None:
+        return NO_POOL
+    closed = begin.shape == "closed"
+    keys = _prefix(begin.spec, known.block_size)
+    asks = tuple(
+        Ask(
+            request.prompt_tokens or request.asked_prompt_tokens or 0,
+            request.output_tokens or request.asked_output_tokens or 0,
+            None if closed else (request.sent_s or 0.0) - first_s,
+            prefix_keys=keys,
         )
-        load = Load(asks, begin.concurrency, think_s=_think_s(done, begin.concurrency)) if closed else Load(asks)
-        span_s = max(request.end_s or 0.0 for request in done) - first_s
-        known = _flags(session, window, flags)
-        if known is not None:
-            label = f"{name}, {begin.spec}" if len(phases) > 3 else name
-            yield Run(label, known, _shape(session), load, replace(observed, span_s=span_s))
+        for request in done
+    )
+    if any(ask.prompt_tokens < 1 or ask.output_tokens < 1 for ask in asks):
+        return "the lengths of its requests are not on record"
+    load = Load(asks, begin.concurrency, think_s=_think_s(done, begin.concurrency)) if closed else Load(asks)
+    return Run(
+        name="",
+        flags=known,
+        shape=_shape(session),
+        load=load,
+        observed=seen,
+        card=_card(session),
+        server=_server(session),
+        phase=begin.phase,
+        remarks=_remarks(begin, done, known, keys),
+    )
+
+
+def _prefix(spec: str, block_size: int) -> tuple[Hashable, ...]:
+    """The blocks that every prompt of a load has alike: those of `prefix=256`."""
+    words = dict(word.partition("=")[::2] for word in spec.split())
+    tokens = words.get("prefix", "0")
+    return tuple(("prefix", block) for block in range(int(tokens) // block_size)) if tokens.isdigit() else ()
+
+
+def _remarks(begin: Phase, done: list[Request], flags: Flags, keys: Sequence[Hashable]) -> tuple[str, ...]:
+    remarks = []
+    cached = sum(request.cached_tokens or 0 for request in done)
+    if cached and not keys and flags.enable_prefix_caching:
+        share = cached / sum(request.prompt_tokens or 0 for request in done)
+        remarks.append(f"{share:.0%} of its prompt tokens came from the prefix cache; here every prompt is new")
+    most = begin.max_in_flight
+    held = [r for r in done if r.due_s is not None and (r.sent_s or 0.0) - r.due_s > HELD_S]
+    if begin.shape != "closed" and most is not None and held:
+        remarks.append(f"its bound of {most} in flight held {len(held)} requests back; here they come when they came")
+    return tuple(remarks)
 
 
 def _think_s(done: list[Request], concurrency: int | None) -> float:
@@ -129,12 +173,15 @@ def _think_s(done: list[Request], concurrency: int | None) -> float:
     return usual if 0.0 < usual < THINK_AT_MOST_S else 0.0
 
 
-def _of_pages(name: str, session: Session, flags: Mapping[str, Any]) -> Iterable[Run]:
+def _of_pages(name: str, session: Session, flags: Mapping[str, Any]) -> Iterable[Run | str]:
     server = session.servers[0]
     pages = server.visible(session.end_s)
-    whole = between(session.servers, 0.0, session.end_s, session.end_s)
+    if pages < 2:
+        yield "fewer than two pages of the server are on record"
+        return
     lengths = _lengths(between(session.servers, server.at_s[pages // 2], session.end_s, session.end_s))
     if lengths is None:
+        yield "no request finished in it"
         return
     for first in range(pages - 1):
         window = between(session.servers, server.at_s[first], session.end_s, session.end_s)
@@ -142,16 +189,50 @@ def _of_pages(name: str, session: Session, flags: Mapping[str, Any]) -> Iterable
         if found is not None and all(abs(a - b) <= EVEN * b for a, b in zip(found, lengths, strict=True)):
             break
     else:
+        yield UNEVEN
         return
-    observed = _observed(window)
-    known = _flags(session, whole, flags)
+    if not (_alike(window, Quantity.REQUEST_PROMPT_TOKENS) and _alike(window, Quantity.REQUEST_GENERATION_TOKENS)):
+        yield UNEVEN
+        return
+    known = _flags(session, between(session.servers, 0.0, session.end_s, session.end_s), flags)
+    if known is None:
+        yield NO_POOL
+        return
     in_flight = [a + b for a, b in zip(*(_each(window, q) for q in (Quantity.RUNNING, Quantity.WAITING)), strict=True)]
-    concurrency = int(max((value for value in in_flight if value == value), default=0))
-    if observed is None or known is None or not concurrency or observed.requests < concurrency:
+    concurrency = int(max(in_flight, default=0))
+    busy_s, span_s = _busy(server.at_s[first:pages], in_flight)
+    seen = observed(session, window, busy_s, span_s, ())
+    if seen is None or not concurrency or seen.requests < concurrency:
+        yield UNEVEN
         return
     prompt, output = (round(length) for length in lengths)
-    load = Load(tuple(Ask(prompt, output) for _ in range(observed.requests)), concurrency)
-    yield Run(name, known, _shape(session), load, observed)
+    load = Load(tuple(Ask(prompt, output) for _ in range(seen.requests)), concurrency)
+    yield Run(name, known, _shape(session), load, seen, card=_card(session), server=_server(session))
+
+
+def _alike(window: Window, quantity: Quantity) -> bool:
+    """Whether the mean is the same in every part of the window: of a mixture it would not be."""
+    mean = window.mean(quantity)
+    for one in window.stretches:
+        pages = range(one.first, one.last + 1, max(1, (one.last - one.first) // PARTS))
+        for first, last in pairwise(pages):
+            part = Window((replace(one, first=first, last=last),)).mean(quantity)
+            if mean is None or (part is not None and abs(part - mean) > EVEN * mean):
+                return False
+    return True
+
+
+def _busy(at_s: Sequence[float], in_flight: Sequence[float]) -> tuple[tuple[float, float], float | None]:
+    """The first and the last page with requests, and how long they were there: None where pages are too far apart."""
+    busy = [index for index, count in enumerate(in_flight) if count]
+    if not busy:
+        return (at_s[0], at_s[-1]), None
+    first, last = busy[0], busy[-1]
+    if not first or last + 1 >= len(at_s):
+        return (at_s[first], at_s[last]), None
+    within_s, outside_s = at_s[last] - at_s[first], at_s[last + 1] - at_s[first - 1]
+    span_s = (within_s + outside_s) / 2
+    return (at_s[first], at_s[last]), span_s if outside_s - within_s < 2 * PAGES_APART * span_s else None
 
 
 def _each(window: Window, quantity: Quantity) -> list[float]:
@@ -161,23 +242,6 @@ def _each(window: Window, quantity: Quantity) -> list[float]:
 def _lengths(window: Window) -> tuple[float, float] | None:
     prompt, output = window.mean(Quantity.REQUEST_PROMPT_TOKENS), window.mean(Quantity.REQUEST_GENERATION_TOKENS)
     return (prompt, output) if prompt is not None and output is not None else None
-
-
-def _observed(window: Window) -> Observed | None:
-    means = {name: window.mean(quantity) for name, quantity in PARTS.items()}
-    known = {name: value for name, value in means.items() if value is not None}
-    if len(known) < len(PARTS):
-        return None
-    preemptions = window.delta(Quantity.PREEMPTIONS)
-    return Observed(
-        requests=round(window.observed(Quantity.E2E)),
-        queue_s=known["queue_s"],
-        prefill_s=known["prefill_s"],
-        decode_s=known["decode_s"],
-        e2e_s=known["e2e_s"],
-        frontend_s=max(0.0, known["e2e_s"] - known["queue_s"] - known["inference_s"]),
-        preemptions=None if preemptions is None else round(preemptions),
-    )
 
 
 def _flags(session: Session, window: Window, told: Mapping[str, Any]) -> Flags | None:
@@ -200,3 +264,18 @@ def _flags(session: Session, window: Window, told: Mapping[str, Any]) -> Flags |
 def _shape(session: Session) -> ModelShape | None:
     identity = session.servers[0].identity(session.end_s)
     return shape_of(identity.shape) if identity is not None else None
+
+
+def _card(session: Session) -> str | None:
+    """The card, where there is only one."""
+    cards = session.cards.part(session.end_s, session.end_s, local=True).cards
+    return cards[0].name if len(cards) == 1 else None
+
+
+def _server(session: Session) -> str | None:
+    """Model and version."""
+    identity = session.servers[0].identity(session.end_s)
+    if identity is None:
+        return None
+    version = f"vLLM {identity.version}" if identity.version is not None else None
+    return ", ".join(filter(None, (*identity.models[:1], version))) or None

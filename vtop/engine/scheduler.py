@@ -69,7 +69,9 @@ class Scheduler:
 
     def abort(self, request: Request) -> None:
         """The client is gone: the request is taken out wherever it is; a step in flight brings it nothing."""
-        if request.state in (WAITING, PREEMPTED):
+        if request.queued_s is None:
+            pass  # it is on its way here still; whoever brings it sees that it is finished
+        elif request.state in (WAITING, PREEMPTED):
             self.waiting.remove(request)
         elif request.state == RUNNING:
             self._leave_lane(request)

@@ -121,4 +121,19 @@ def shape_of(numbers: Mapping[str, int | str] | None) -> ModelShape | None:
         return None
 
 
+def numbers(shape: ModelShape) -> dict[str, int | str]:
+    """The shape as a config.json says it: what `shape_of` reads."""
+    names = {size: name for name, size in (("float32", 4), ("bfloat16", 2))}
+    return {
+        "torch_dtype": names[shape.weight_bytes],
+        "hidden_size": shape.hidden,
+        "intermediate_size": shape.intermediate,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads,
+        "head_dim": shape.head_dim,
+        "vocab_size": shape.vocabulary,
+    }
+
+
 QWEN_7B: Final = ModelShape(28, 3584, 18944, 28, 4, 128, 152064)  # Qwen2.5-7B

@@ -1,4 +1,4 @@
-"""Which series of a vLLM server mean what, for vLLM 0.8 to 0.33: the only file that spells their names.
+"""Which series of a vLLM server mean what, for vLLM 0.8 to 0.33: the only file that reads their names.
 
 A recording holds series under the server's own names; their meaning is given here, afterwards, so that a
 corrected reading repairs old recordings. Sources: vLLM's v1/metrics/loggers.py and its history.

@@ -31,7 +31,7 @@ class PreemptionEvent:
 class Staircase:
     """The preemptions of the window, what triggers them and how regularly they come (preemption.py)."""
 
-    events: tuple[PreemptionEvent, ...] = ()  # in the window, oldest first
+    events: tuple[PreemptionEvent, ...] = ()  # in the window, the latest 1,000, oldest first
     unconfirmed: int = 0  # seen by the gauges and not yet in the counter
     trigger_mean_ratio: float | None = None  # KV use on the page before
     trigger_low_ratio: float | None = None

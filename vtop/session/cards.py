@@ -95,6 +95,13 @@ class CardHistory:
                     card.put_absent(number)
         counted = counted_of(event.gpus)
         self.counted.put(number, tuple([one.uuid for one in counted]))
+        if len(counted) == 1:  # as most hosts have it, or use it
+            (one,) = counted
+            self.power_w.put(number, math.nan if one.power_w is None else one.power_w)
+            self.power_limit_w.put(number, math.nan if one.power_limit_w is None else one.power_limit_w)
+            self.sm_mhz.put(number, math.nan if one.sm_mhz is None else one.sm_mhz)
+            self.temp_c.put(number, math.nan if one.temp_c is None else one.temp_c)
+            return
         self.power_w.put(number, _whole([one.power_w for one in counted]))
         self.power_limit_w.put(number, _whole([one.power_limit_w for one in counted]))
         self.sm_mhz.put(number, _highest([one.sm_mhz for one in counted]))
@@ -163,16 +170,10 @@ def _card(card: Card, first: int, last: int, age_s: float) -> GpuPart:
 
 
 def _highest(values: Sequence[float | None]) -> float:
-    if len(values) == 1:
-        (value,) = values
-        return math.nan if value is None else value
     return max((value for value in values if value is not None), default=math.nan)
 
 
 def _whole(values: Sequence[float | None]) -> float:
     """A sum that is known only where every part is; NaN where it is not."""
-    if len(values) == 1:
-        (value,) = values
-        return math.nan if value is None else value
     known = [value for value in values if value is not None]
     return sum(known) if known and len(known) == len(values) else math.nan

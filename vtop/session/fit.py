@@ -4,16 +4,17 @@ Where every step only decoded (decoding.py) a token is one executed token and on
 
     written = (a + b) x tokens                                              exactly, step by step
 
-and between two pages on which nobody was in mid-prefill, with nobody waiting on the first (a preempted request would
-run its prompt again) and no preemption in between,
+and between two pages on which nobody was in mid-prefill and nobody waited (a preempted request would, to run its prompt
+again), with no preemption in between,
 
     written = a x (computed prompt tokens + generated - first tokens) + b x (generated + chunks that ended no prompt)
 
 for a prompt of P tokens with G of output runs P + G - 1 tokens. How many chunks there were is not known and taken as 0,
-which makes a too large by b / (a x tokens of a chunk), a few in a million. a + b is the median of the first kind, a the
-median of what the second kind says then, weighted by its prompts; without the first kind both are fitted by least
-squares. Of each run of the server (between restarts) the first ENOUGH of either kind count, so that a later page
-changes nothing. Prompts that were aborted before their first token spoil single stretches, which a median bears.
+which makes a too large by b / (a x tokens of a chunk), a few in a million. a + b is what most of the first kind say
+(two that agree are `sure`; a preemption that nobody has told of yet may look like decoding), a the median of what the
+second kind says then, weighted by its prompts; without the first kind both are fitted by least squares. Of each run of
+the server (between restarts) the first ENOUGH of either kind count, so that a later page changes nothing. Prompts that
+were aborted before their first token spoil single stretches, which a median bears.
 
 Source: vLLM v1/metrics/perf.py. Bytes, tokens.
 """
@@ -32,8 +33,9 @@ from vtop.session.server import ServerHistory
 from vtop.session.tracks import Track
 
 ENOUGH = 33
-LOOKS = 1000  # pages with new tokens of one run that are looked at, at most
+LOOKS = 600  # pages with new tokens of one run that are looked at, at most
 
+_SAME = 1e-6
 _ENOUGH_TURN = 1e-3  # how far from one direction the equations of a least-squares fit must lie
 
 
@@ -43,6 +45,7 @@ class Found:
 
     both_bytes: float | None  # a + b
     token_bytes: float | None  # a
+    sure: bool = False  # of a + b
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +80,10 @@ class WriteFit:
         spans = self._spans[low:high]
         if not paces:
             return _least_squares(spans)
-        both = median(paces)
+        both, agreeing = _most_agreed(paces)
         found = [((one.written - both * one.generated) / one.prompt, one.prompt) for one in spans]
         token = _weighted_median(found)
-        return Found(both, token if token is not None and 0 < token <= both else None)
+        return Found(both, token if token is not None and 0 < token <= both else None, sure=agreeing > 1)
 
     def _look(self, last: int) -> None:
         generated = self._server.total(Quantity.GENERATION_TOKENS)
@@ -127,7 +130,7 @@ class WriteFit:
         if before is None or self._here[1] >= ENOUGH or preempted(server, before, page):
             return
         waiting = server.total(Quantity.WAITING)
-        if waiting is None or waiting.at(before) != 0:
+        if waiting is None or waiting.at(before) != 0 or waiting.at(page) != 0:
             return
         work, grown = needed(server, before, page), written.grown(before, page)
         if work is None or not grown:
@@ -141,6 +144,18 @@ class WriteFit:
 def _drafted(server: ServerHistory, page: int) -> bool:
     track = server.total(Quantity.SPEC_DRAFT_TOKENS)
     return track is not None and bool(track.grown(page - 1, page))
+
+
+def _most_agreed(values: Sequence[float]) -> tuple[float, int]:
+    """(the value that most of them have, how many do); the median where no two agree."""
+    ordered = sorted(values)
+    best, most, begin = median(ordered), 1, 0
+    for place, value in enumerate(ordered):
+        while value > ordered[begin] * (1 + _SAME):
+            begin += 1
+        if place - begin + 1 > most:
+            best, most = ordered[begin], place - begin + 1
+    return best, most
 
 
 def _weighted_median(values: Sequence[tuple[float, float]]) -> float | None:

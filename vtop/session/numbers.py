@@ -690,8 +690,8 @@ NUMBERS: tuple[Number, ...] = (
         "s",
         (),
         "sent − due: how late the client was",
-        "an open loop with p99 beyond 2 ms and 5 % of the mean gap is marked client-limited, and so is any phase with a "
-        "request that this machine had no file, port or memory for (client_limit)",
+        "an open loop with p99 beyond 2 ms and 5 % of the mean gap is marked client-limited, and so is any phase with "
+        "a request that this machine had no file, port or memory for (client_limit)",
     ),
     Number(
         "load",

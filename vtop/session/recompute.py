@@ -3,13 +3,8 @@
 A preempted request loses its KV and runs prompt and output so far again (less what it finds in the prefix cache). No
 token counter of vLLM counts that, but the bytes that the engine writes do, whatever the context: per stretch
 
-    executed T from   written = a x T + b x R,   R = generated + chunks that ended no prompt     (cost.py)
+    executed T from   written = a x T + b x R,   R = generated + chunks that ended no prompt     (cost.py, tariff.py)
     recomputed        = T - least - rejected drafts                                               (needed.py)
-
-a and b come from the model's shape where that agrees within AGREE with what the counters themselves say (fit.py), tried
-for the usual tensor and pipeline parallel degrees; else from the fit; from the shape alone where there was nothing to
-fit. T and R are whole numbers, and so are a and b by shape: the chunks are then the rest of a division, and T is exact.
-By a fit R = generated, which makes T too large by b / a for each chunk.
 
 Without that counter (--enable-mfu-metrics is off) it is estimated by the KV that the preemptions released, which counts
 blocks and not what a resumed request found in the prefix cache. Two cross-checks of the total stand beside it: that
@@ -18,10 +13,11 @@ one, and the FLOP counter, solved for x recomputed tokens by n preemptions that 
     FLOP = token_flops (least + x) + row_flops R + context_flops (C + x x / n)
     C    = prompts P P + later tokens (P + half of the output so far), P and output being means, prompts in one chunk
 
-What is none: while nobody was preempted since vtop attached, recompute is 0 whatever else was executed for no answer.
-What counts as recompute and is not, once somebody was: prompts and tokens of requests that were aborted before their
-first token; the step that async scheduling wastes after a stop token (1 token a request); prompts in mid-prefill, which
-are executed and not yet counted (`unsettled_tokens`, at most). Never negative.
+While nobody was preempted since vtop attached, recompute is 0, whatever else was executed for no answer. Once somebody
+was, these count as recompute and are none: prompts of requests that were aborted before their first token; the step
+that async scheduling wastes after a stop token (1 token a request); prompts in mid-prefill, which are executed and not
+yet counted (`unsettled_tokens`: as many mean prompts, at most). A prompt that is thrown out half run counts at once: it
+will run again. Never negative.
 
 Source: vLLM v1/metrics/perf.py, v1/core/sched/scheduler.py. Tokens; per server, then added up.
 """
@@ -31,43 +27,28 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 
 from vtop.metrics.vllm import Quantity
 from vtop.session.analysis import Recompute
-from vtop.session.cost import Cost, Parallel, Shape, cost
 from vtop.session.decoding import ended, preempted, settled
-from vtop.session.fit import Found, WriteFit
-from vtop.session.kv import pool
+from vtop.session.fit import WriteFit
 from vtop.session.needed import Needed, needed
 from vtop.session.server import ServerHistory
 from vtop.session.stair import Stair
+from vtop.session.tariff import BY_FIT, BY_SHAPE, Tariff, tariff
 from vtop.session.window import Stretch, Window
 
-BY_SHAPE, BY_FIT, BY_KV = "write bytes, model shape", "write bytes, fitted", "KV released"
+BY_KV = "KV released"
 FLAG = "--enable-mfu-metrics"
-AGREE = 0.01  # of the fit
-SHORT = 0.01  # a shape that makes fewer tokens than the least by more is not this server's
 
-_EXACT = 2.0**53  # up to here a counter is a whole number
 _LOOK = 30  # pages for the nearest one without a prompt in mid-prefill
-_SAME = 1e-6
-_SPREADS = tuple((t, p, narrow) for narrow in (False, True) for p in (1, 2, 4) for t in (1, 2, 4, 8, 16))
-
-
-@dataclass(frozen=True, slots=True)
-class _Costs:
-    method: str
-    token_bytes: float
-    row_bytes: float
-    cost: Cost | None  # where the shape tells, for FLOP
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
     """One stretch of one run of one server."""
 
-    costs: _Costs | None
+    costs: Tariff | None
     needed: Needed
     executed: float | None
     tokens: float | None  # recomputed
@@ -126,7 +107,7 @@ def recompute(
 
 def _server(one: Stretch, now_s: float, stair: Stair, fit: WriteFit) -> _Server:
     server, last = one.server, one.last
-    costs = {begin: _costs(one, begin, end, now_s=now_s, fit=fit) for begin, end in runs(server, 0, last)}
+    costs = {begin: tariff(one, begin, end, now_s=now_s, fit=fit) for begin, end in runs(server, 0, last)}
     any_so_far = bool(preempted(server, 0, last) or stair.unconfirmed(last))
     ever = [_part(server, begin, end, costs[begin], any_so_far) for begin, end in runs(server, 0, last)]
     begins = sorted(costs)
@@ -154,7 +135,7 @@ def runs(server: ServerHistory, first: int, last: int) -> list[tuple[int, int]]:
     return list(zip([first, *cuts], [*cuts, last], strict=True))
 
 
-def _part(server: ServerHistory, first: int, last: int, costs: _Costs | None, preemptions: bool) -> _Part | None:
+def _part(server: ServerHistory, first: int, last: int, costs: Tariff | None, preemptions: bool) -> _Part | None:
     work = needed(server, first, last)
     if work is None:
         return None
@@ -164,76 +145,9 @@ def _part(server: ServerHistory, first: int, last: int, costs: _Costs | None, pr
         return _Part(costs, work, 0.0, 0.0)
     if written is None or grown is None or costs is None:
         return _Part(costs, work, None, None)
-    exact = costs.method == BY_SHAPE and (written.at(last) or 0.0) < _EXACT
-    executed = _executed(grown, work.rows, costs.token_bytes, costs.row_bytes, exact=exact)
+    executed = costs.executed(grown, work.rows, counter=written.at(last) or 0.0)
     tokens = max(0.0, executed - work.least - work.rejected) if preemptions else 0.0
     return _Part(costs, work, executed, tokens)
-
-
-def _executed(written: float, rows: float, token: float, row: float, *, exact: bool) -> float:
-    """T of written = token x T + row x (rows + chunks): the fewest chunks that make it a whole number."""
-    if exact and all(value == int(value) for value in (written, rows, token, row)):
-        common = math.gcd(int(token), int(row))
-        rest, left = divmod(int(written) - int(row) * int(rows), common)
-        turn = int(token) // common
-        if left == 0 and turn > 1:
-            chunks = rest * pow(int(row) // common, -1, turn) % turn
-            # beyond half a turn it is a page that is no atomic snapshot: fewer rows than generated tokens
-            rows += chunks if chunks <= min(turn // 2, written / token) else 0
-    return max(0.0, (written - row * rows) / token)
-
-
-# --- what a token costs ---------------------------------------------------------------------------------------------
-
-
-def _costs(one: Stretch, first: int, end: int, *, now_s: float, fit: WriteFit) -> _Costs | None:
-    """Of one run of the server, as known on the stretch's last page."""
-    server, last = one.server, one.last
-    written = server.total(Quantity.WRITE_BYTES)
-    if written is None or not written.grown(first, end):
-        return None
-    found = fit.costs(first, end)
-    shape = shape_of(server, now_s if end == last else server.t[end])
-    tried = _by_shape(server, end, shape, found) if shape is not None else None
-    if tried is not None and found.both_bytes is None:
-        part = _part(server, first, end, _Costs(BY_SHAPE, tried.token_bytes, tried.row_bytes, tried), True)
-        least = part.needed.least if part is not None else 0.0
-        if part is not None and (part.executed or 0.0) < least * (1 - SHORT):
-            tried = None
-    if tried is not None:
-        return _Costs(BY_SHAPE, tried.token_bytes, tried.row_bytes, tried)
-    if found.both_bytes is not None and found.token_bytes is not None:
-        return _Costs(BY_FIT, found.token_bytes, found.both_bytes - found.token_bytes, None)
-    return None
-
-
-def _by_shape(server: ServerHistory, page: int, shape: Shape, found: Found) -> Cost | None:
-    """What the shape says, in the parallel degrees that agree best with the fit; as it stands where there is none."""
-    dtype = pool(server, page, None).cache_dtype
-    if found.both_bytes is None:
-        return cost(shape, dtype)
-    engines = max(1, len(server.engines(Quantity.RUNNING, page)))
-    best, off = None, AGREE
-    for data, (tensor, pipeline, narrow) in product(sorted({1, engines}), _SPREADS):
-        tried = cost(shape, dtype, Parallel(tensor, pipeline, data, narrow))
-        if tried is None:
-            continue
-        miss = abs((tried.token_bytes + tried.row_bytes) / found.both_bytes - 1)
-        if found.token_bytes is not None:
-            miss = max(miss, abs(tried.token_bytes / found.token_bytes - 1))
-        if miss < off:
-            best, off = tried, miss
-        if off < _SAME:
-            break
-    return best
-
-
-def shape_of(server: ServerHistory, now_s: float) -> Shape | None:
-    """The model's shape as last told by an instant."""
-    for identity in reversed(server.identities):
-        if identity.t <= now_s and identity.shape:
-            return identity.shape
-    return None
 
 
 def _without_writes(server: ServerHistory, last: int) -> bool:

@@ -11,6 +11,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from vtop.session.server import ServerHistory
 
@@ -47,7 +48,7 @@ def _of(number: int, server: ServerHistory, begin_s: float, end_s: float) -> Sam
     at_s = server.at_s[first : last + 1]
     gaps = tuple(gap for gap in server.gaps if gap[0] >= begin_s - 1e-9 and gap[1] <= end_s + 1e-9)
     after = {gap[1] for gap in gaps}
-    apart = sorted(b - a for a, b in zip(at_s, at_s[1:], strict=False) if b not in after)
+    apart = sorted(b - a for a, b in pairwise(at_s) if b not in after)
     error = sorted(abs(one - server.interval_s) for one in apart)
     took = sorted(server.took_s[first : last + 1])
     return Sampling(

@@ -7,8 +7,10 @@ that the pile is too small for is not given (`vtop.samples` says why); the media
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable
+from itertools import accumulate
 
 from vtop.samples import samples_needed
 
@@ -18,11 +20,12 @@ MEDIAN = 0.5
 class Spread:
     """Counts per microsecond. Adding is cheap; asking sorts what is new."""
 
-    __slots__ = ("_counts", "_keys", "failed", "n", "total_us")
+    __slots__ = ("_below", "_counts", "_keys", "failed", "n", "total_us")
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
         self._keys: list[int] = []  # in order, once asked for
+        self._below: list[int] = []  # how many up to each of them
         self.n = 0  # observed, the failed ones not among them
         self.failed = 0
         self.total_us = 0
@@ -45,11 +48,9 @@ class Spread:
         return self.total_us / self.n / 1e6 if self.n else None
 
     def quantiles(self, asked: Iterable[float], *, however_few: bool = False) -> list[float | None]:
-        """Seconds per asked quantile (ascending); inf where a failed one stands, None where n is too small."""
+        """Seconds per asked quantile; inf where a failed one stands, None where n is too small."""
         everyone = self.n + self.failed
         found: list[float | None] = []
-        keys = iter(self._in_order())
-        below, us = 0, 0
         for q in asked:
             if everyone < (1 if however_few else needed(q)):
                 found.append(None)
@@ -58,30 +59,25 @@ class Spread:
             if rank > self.n:
                 found.append(math.inf)
                 continue
-            while below < rank:
-                us = next(keys)
-                below += self._counts[us]
-            found.append(us / 1e6)
+            keys, below = self._in_order()
+            found.append(keys[bisect_left(below, rank)] / 1e6)
         return found
 
     def curve(self, most: int) -> list[tuple[float, float]]:
         """(seconds, share of all at or below), failed ones among all: at most so many points, evenly over the ranks,
         the least and the greatest among them."""
         everyone = self.n + self.failed
-        points: list[tuple[float, float]] = []
-        below, due = 0, 0.0
-        keys = self._in_order()
-        for place, us in enumerate(keys):
-            below += self._counts[us]
-            if below >= due or place == len(keys) - 1:
-                points.append((us / 1e6, below / everyone))
-                due = below + self.n / (most - 1)
-        return points
+        keys, below = self._in_order()
+        places = {bisect_left(below, max(1, math.ceil(k * self.n / (most - 1)))) for k in range(most)} if keys else ()
+        return [(keys[place] / 1e6, below[place] / everyone) for place in sorted(places)]
 
-    def _in_order(self) -> list[int]:
-        if len(self._keys) != len(self._counts):
-            self._keys = sorted(self._counts)
-        return self._keys
+    def _in_order(self) -> tuple[list[int], list[int]]:
+        """The values in order, and how many there are up to each."""
+        if not self._below or self._below[-1] != self.n:
+            if len(self._keys) != len(self._counts):
+                self._keys = sorted(self._counts)
+            self._below = list(accumulate(map(self._counts.__getitem__, self._keys)))
+        return self._keys, self._below
 
 
 def needed(q: float) -> int:

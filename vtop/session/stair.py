@@ -112,7 +112,8 @@ class Stair:
         kv = self._pair(Quantity.KV_USED, engine, page)
         if max(kv[0] or 0.0, kv[1] or 0.0) < NEAR_FULL:
             return
-        count = min(fall - self._ended(engine, page), waiting[1] - waiting[0])
+        ended = any(track.page[-1] == page for track in self._server.finished)
+        count = min(fall - (self._ended(engine, page) if ended else 0.0), waiting[1] - waiting[0])
         if count > 0:
             running = self._server.total(Quantity.RUNNING)
             before = running.at(page - 1) if running is not None else None

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from vtop.errors import VtopError
-
 if TYPE_CHECKING:
     from textual.app import App
 
@@ -43,9 +41,7 @@ def text(app: App[None]) -> str:
 
 
 def png(drawn: str, scale: float = 2.0) -> bytes:
-    """A PNG of an SVG. Raises VtopError where the converter is not installed."""
-    try:
-        import vl_convert
-    except ImportError as error:
-        raise VtopError("PNG needs the package vl-convert-python: pip install 'vtop[png]'") from error
+    """A PNG of an SVG."""
+    import vl_convert
+
     return bytes(vl_convert.svg_to_png(drawn, scale=scale))

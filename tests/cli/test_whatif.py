@@ -1,0 +1,216 @@
+"""`vtop whatif` and `vtop fit`: the model's error before its answer, one line for what cannot be asked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.cli.test_show import strict
+from tests.engine.test_runs import busy, loaded, written
+from tests.session.made import Log, Server
+from tests.ui.screens import OVERLOAD
+from vtop.cli import main
+from vtop.engine import profile
+
+PHASE = ("sweep", "--phase", "7")  # 64 in flight
+
+
+def asked(*words: str | Path) -> Result:
+    return CliRunner().invoke(main, ["whatif", *map(str, words)])
+
+
+def answered(*words: str | Path) -> str:
+    result = asked(*words)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+def document(*words: str | Path) -> dict[str, Any]:
+    return strict(answered(*words, "--format", "json"))
+
+
+def refused(result: Result) -> str:
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    return result.stderr.splitlines()[-1]
+
+
+@pytest.fixture
+def seated(tmp_path: Path) -> Path:
+    """A recording on which four ran while two waited and the pool was a quarter full."""
+    log, server = Log(), Server()
+    busy(log, server, running=4, waiting=2, kv=0.25)
+    loaded(log)
+    return written(log, tmp_path / "seated.jsonl")
+
+
+# --- what is said -----------------------------------------------------------------------------------------------------
+
+
+def test_the_models_own_error_stands_before_its_answer() -> None:
+    text = answered(*PHASE, "--max-num-seqs", "16")
+    error, answer = text.index("How far off the model is"), text.index("With --max-num-seqs 16")
+    assert error < answer
+    assert "recorded   simulated" in text[error:answer]
+    assert "output tokens/s" in text[error:answer]
+    assert "± is the model's own error" in text[answer:]
+
+
+def test_without_a_flag_only_the_error_is_shown() -> None:
+    text = answered(*PHASE)
+    assert "How far off the model is" in text
+    assert "With --" not in text
+
+
+def test_flags_that_are_not_on_record_are_said_and_so_is_how_fast_it_was() -> None:
+    said = asked(*PHASE).stderr
+    assert "--max-num-seqs is not on record: 128 taken (--was-max-num-seqs says otherwise)" in said
+    assert "--max-num-batched-tokens is not on record: 8192 taken (--was-max-num-batched-tokens says otherwise)" in said
+    assert "times as fast" in said
+    told = asked(*PHASE, "--was-max-num-seqs", "100", "--was-max-num-batched-tokens", "4096")
+    assert "not on record" not in told.stderr
+    assert "--max-num-seqs 100 --kv-tokens 86896 --max-num-batched-tokens 4096" in told.stdout
+
+
+def test_max_num_seqs_that_the_recording_shows_is_taken(seated: Path) -> None:
+    result = asked(seated, "--profile", "h200-qwen2.5-7b")
+    assert "--max-num-seqs is not on record: 4 taken, as so many ran while others waited" in result.stderr
+    assert "--max-num-seqs 4" in result.stdout
+    assert "that of h200-qwen2.5-7b taken" in result.stdout.replace("\n", " ")
+
+
+def test_beyond_what_was_fitted_is_said() -> None:
+    text = " ".join(answered(*PHASE, "--kv-tokens", "114688", "--max-num-batched-tokens", "512").split())
+    assert "kv tokens 114,688 (86,896)" in text
+    assert "max num batched tokens 512 (8,192)" in text
+
+
+def test_the_same_question_has_the_same_answer_to_the_byte() -> None:
+    assert answered(*PHASE, "--max-num-seqs", "16") == answered(*PHASE, "--max-num-seqs", "16")
+
+
+# --- documents --------------------------------------------------------------------------------------------------------
+
+
+def test_json_holds_every_number_with_its_error_and_doubt() -> None:
+    found = document(*PHASE, "--max-num-seqs", "16", "--kv-tokens", "65536", "--slo", "ttft=800ms,tpot=50ms")
+    (run,) = found["runs"]
+    assert run["recorded_flags"] == {"max_num_seqs": 128, "kv_tokens": 86896, "max_num_batched_tokens": 8192}
+    assert run["flags"] == {"max_num_seqs": 16, "kv_tokens": 65536, "max_num_batched_tokens": 8192}
+    assert found["taken"] == ["--max-num-seqs 128", "--max-num-batched-tokens 8192"]
+    numbers = {number["name"]: number for number in run["numbers"]}
+    output = numbers["output_per_s"]
+    assert output["error_ratio"] == pytest.approx(output["simulated"] / output["recorded"] - 1)
+    assert output["difference"] == pytest.approx(output["predicted"] - output["simulated"])
+    assert output["verdict"] == "worse"
+    assert 0 < output["doubt"] < abs(output["difference"])
+    assert 0 <= numbers["good_ratio"]["recorded"] <= 1
+
+
+def test_every_phase_is_answered_unless_one_is_asked_for() -> None:
+    assert [run["concurrency"] for run in document("sweep")["runs"]] == [1, 2, 4, 8, 16, 32, 64]
+    assert [run["concurrency"] for run in document(*PHASE)["runs"]] == [64]
+
+
+def test_a_search_is_a_row_a_value_and_names_its_criterion() -> None:
+    (run,) = document(*PHASE, "--search", "max-num-seqs=16..64")["runs"]
+    assert [one["value"] for one in run["tried"]] == [16, 24, 32, 48, 64]
+    assert run["criterion"]["name"] == "output_per_s"
+    assert [one["verdict"] for one in run["tried"]].count("best") == 1
+    text = answered(*PHASE, "--search", "max-num-seqs=16..64", "--slo", "ttft=800ms")
+    assert "best: most requests/s within SLO" in text
+    least = answered(*PHASE, "--search", "max-num-seqs=16,64", "--best", "tpot_s")
+    assert "--max-num-seqs 16: " in least
+    assert "best: least TPOT mean" in least
+
+
+@pytest.mark.parametrize(
+    ("ending", "sign"), [("html", "<!doctype html>"), ("md", "# vtop whatif"), ("txt", "vtop whatif")]
+)
+def test_it_is_written_in_the_form_that_the_files_ending_says(tmp_path: Path, ending: str, sign: str) -> None:
+    path = tmp_path / f"answer.{ending}"
+    result = asked(*PHASE, "-o", path)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert path.read_text().lower().startswith(sign)
+
+
+# --- what cannot be asked ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("none.jsonl",), "none.jsonl: cannot be read"),
+        ((*PHASE, "--max-num-seqs", "0"), "0 is not in the range"),
+        ((*PHASE, "--max-num-batched-tokens", "64"), "--max-num-batched-tokens 64 must be at least --max-num-seqs 128"),
+        ((*PHASE, "--kv-tokens", "16"), "at least 2 blocks"),
+        ((*PHASE, "--kv-tokens", "320"), "1,280 tokens are more than 304"),
+        (("sweep", "--phase", "9"), "no such phase that can be replayed in sweep; it has 1, 2, 3, 4, 5, 6, 7"),
+        (("overload", "--phase", "1"), "it has none of vtop's own load"),
+        ((*PHASE, "--profile", "h300"), "h200-qwen2.5-7b, rtx4090-qwen2.5-7b"),
+        ((*PHASE, "--search", "seqs=1..8"), "--search seqs=1..8: search what"),
+        ((*PHASE, "--best", "ttft_s"), "--best goes with --search"),
+        ((*PHASE, "--search", "max-num-seqs=8", "--best", "speed"), "--best speed: no such number"),
+        ((*PHASE, "--slo", "ttft=fast"), "no time"),
+        ((*PHASE, "--was-max-num-seqs", "32"), "has 64 running at once"),
+        ((*PHASE, "-o", "answer.pdf"), "of which form"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_is_said_in_a_line(words: tuple[str, ...], why: str) -> None:
+    assert why in refused(asked(*words))
+
+
+def test_a_recording_without_a_run_says_why(tmp_path: Path) -> None:
+    log, server = Log(), Server()
+    busy(log, server)
+    loaded(log, ended=False)
+    path = written(log, tmp_path / "open.jsonl")
+    assert refused(asked(path)).endswith(
+        "no load in it that can be replayed: phase 1, c=4 n=20: it has no end on record"
+    )
+
+
+def test_no_file_is_overwritten(tmp_path: Path) -> None:
+    for name, verb in (("old.md", "whatif"), ("old.toml", "fit")):
+        path = tmp_path / name
+        path.write_text("mine")
+        result = CliRunner().invoke(main, [verb, "sweep_c64", "-o", str(path)])
+        assert "exists already" in refused(result)
+        assert path.read_text() == "mine"
+
+
+# --- fit --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_fit_is_a_profile_that_whatif_takes_on_another_recording(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    done = CliRunner().invoke(main, ["fit", "sweep_c64", "-o", str(path), "--was-max-num-seqs", "128"])
+    assert done.exit_code == 0, done.stderr
+    assert "sweep_c64" in done.stdout
+    assert "holds for prompt tokens 1,024" in done.stdout
+    made = profile.load(str(path))
+    assert (made.name, made.card) == ("mine", "NVIDIA H200")
+    assert made.origin == "NVIDIA H200, vLLM 0.26.0; fitted on sweep_c64"
+    found = document(str(OVERLOAD), "--profile", path)
+    numbers = {number["name"]: number for number in found["runs"][0]["numbers"]}
+    assert abs(numbers["e2e_s"]["error_ratio"]) < 0.04
+    assert (numbers["preemptions"]["recorded"], numbers["preemptions"]["simulated"]) == (37, 37)
+    assert [one for one in found["runs"][0]["remarks"] if "beyond what mine was fitted on: prompt tokens 6,144" in one]
+
+
+def test_a_card_without_a_profile_is_fitted_on_the_recording_itself(seated: Path) -> None:
+    result = asked(seated, "--format", "json")
+    assert result.exit_code == 0
+    assert "no profile of its card, which is not on record: fitting one on" in result.stderr
+    found = json.loads(result.stdout)
+    assert found["profile"]["origin"] == "fitted on seated.jsonl alone"
+    assert [one for one in found["runs"][0]["remarks"] if "fitted on this run, too" in one]
+
+
+def test_a_profile_is_a_toml_file() -> None:
+    result = CliRunner().invoke(main, ["fit", "sweep_c64", "-o", "mine.json"])
+    assert "a profile is a .toml file" in refused(result)

@@ -1,0 +1,97 @@
+"""Which stretches a report speaks of, and at which page it asks about them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.report.loops import Loop, session
+from tests.session.made import Log, Server
+from vtop.errors import VtopError
+from vtop.recording import Load, Mark
+from vtop.report.model import of_session
+from vtop.report.phases import STEADY, Pages, Stretch, asked_phases, stretches
+from vtop.session.session import Session
+
+
+def busy(begin: int, end: int, pages: int, marks: dict[float, str] | None = None) -> Session:
+    """A page a second, requests running on the pages begin to end, both included."""
+    log, server = Log(), Server()
+    waiting = dict(marks or {})
+    for at in range(pages):
+        for mark in [mark for mark in waiting if mark <= at]:
+            log.add(Mark(text=waiting.pop(mark)), mark)
+        server.engine.running = float(begin <= at <= end)
+        log.page(float(at), server)
+    return log.session()
+
+
+def spans(found: tuple[Stretch, ...]) -> list[tuple[str, float, float]]:
+    return [(one.name, one.begin_s, one.end_s) for one in found]
+
+
+def test_without_anything_else_it_is_the_stretch_in_which_requests_ran() -> None:
+    assert spans(stretches(busy(3, 7, 12))) == [("all requests", 2.0, 8.0)]
+
+
+def test_no_request_no_phase() -> None:
+    assert stretches(busy(99, 99, 5)) == ()
+
+
+def test_marks_cut_it() -> None:
+    found = stretches(busy(3, 12, 20, {5.0: "small", 9.0: "large", 18.0: "over"}))
+    assert spans(found) == [("before the first mark", 2.0, 5.0), ("small", 5.0, 9.0), ("large", 9.0, 13.0)]
+
+
+def test_what_is_asked_for_comes_before_everything_else() -> None:
+    asked = asked_phases("0:04-0:06,late=7-8s")
+    assert spans(stretches(busy(3, 7, 12, {5.0: "mark"}), asked)) == [("0:04–0:06", 4.0, 6.0), ("late", 7.0, 8.0)]
+
+
+@pytest.mark.parametrize("text", ["", "0:30", "0:30-", "x-y", "=1-2", "2:00-1:00", "1-1", "0:30-1:00,"])
+def test_a_phase_that_is_none_is_said(text: str) -> None:
+    with pytest.raises(VtopError, match="--phase"):
+        asked_phases(text)
+
+
+def test_a_phase_beyond_the_end_is_said() -> None:
+    with pytest.raises(VtopError, match="the recording ends at 0:11"):
+        stretches(busy(3, 7, 12), asked_phases("0:05-1:00"))
+
+
+def test_a_load_is_a_phase_from_the_end_of_its_warm_up_to_its_end() -> None:
+    log, server = Log(), Server()
+    begin = Load(phase=0, state="begin", spec="c=2 warmup=2", shape="closed", concurrency=2, warmup=2)
+    for at in range(12):
+        for state, instant in (("begin", 1), ("steady", 4), ("end", 9)):
+            if at == instant:
+                log.add(Load(**{**{n: getattr(begin, n) for n in begin.__struct_fields__}, "state": state}), at - 0.5)
+        log.page(float(at), server)
+    (found,) = stretches(log.session())
+    assert (found.name, found.begin_s, found.end_s, found.load) == ("c=2 warmup=2", 3.5, 8.5, 0)
+
+
+def test_the_page_after_a_phase_is_not_asked_about_when_the_next_load_has_begun() -> None:
+    pages = Pages(busy(0, 9, 12).servers)
+    whole = pages.covering(2.5, 6.5)
+    cut = pages.covering(2.5, 6.5, until_s=6.8)
+    assert whole is not None
+    assert cut is not None
+    assert (whole.begin_s, whole.end_s) == (3.0, 7.0)
+    assert (cut.begin_s, cut.end_s) == (3.0, 6.0)
+
+
+def test_a_stretch_without_two_pages_has_no_numbers() -> None:
+    report = of_session(busy(3, 7, 12), "x", asked_phases("3.2-3.8"))
+    assert report.phases[0].whole is None
+    assert report.run is None
+
+
+def test_the_steady_part_is_the_middle_of_a_phase() -> None:
+    begin_s, end_s = Stretch("x", "asked", 10.0, 20.0).steady
+    assert begin_s == pytest.approx(12.0)
+    assert end_s - begin_s == pytest.approx(STEADY * 10.0)
+
+
+def test_phases_with_the_same_target_have_labels_of_their_own() -> None:
+    report = of_session(session((Loop(c=2, n=8), Loop(c=4, n=8), Loop(c=2, n=8))), "x")
+    assert [phase.label for phase in report.phases] == ["c=2 #1", "c=4", "c=2 #2"]

@@ -1,0 +1,161 @@
+"""The verb compare: recordings in, their differences out."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vtop.cli.shared import open_recording, session_of, write
+from vtop.errors import VtopError
+
+if TYPE_CHECKING:
+    from vtop.report.compare import Run
+    from vtop.report.compare_blocks import Recorded
+    from vtop.report.compare_parts import Comparison
+    from vtop.report.phases import Stretch
+
+FORMATS = {
+    ".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json", ".txt": "txt", ".svg": "svg",
+}  # fmt: skip
+
+
+class Percent(click.ParamType[float]):
+    """5, 5%: as a ratio."""
+
+    name = "percent"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        try:
+            percents = float(str(value).strip().removesuffix("%"))
+        except ValueError:
+            percents = math.nan
+        if not 0 <= percents < math.inf:
+            self.fail(f"{value!r} is not a share: write 5% or 5", param, ctx)
+        return percents / 100
+
+
+@click.command()
+@click.argument("sides", nargs=-1, required=True, metavar="A B…")
+@click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), help="Where to. [stdout]")
+@click.option("--format", "form", type=click.Choice(["txt", "md", "json", "html", "svg"]), help="[by the ending of -o]")
+@click.option("--phase", "phases", multiple=True, metavar="FROM-TO,…", help="Stretches to compare, of every recording.")
+@click.option("--unlike", is_flag=True, help="Compare unlike runs too: other lengths, load or model.")
+@click.option("--confidence", type=Percent(), default="99%", show_default=True, help="Of the intervals.")
+@click.option("--fail-over", "over", type=Percent(), metavar="5%", help="Exit code 1 when something is worse by more.")
+@click.option("--on", metavar="NUMBER,…", help="What --fail-over looks at. [output_per_s,ttft.mean_s,itl.mean_s,…]")
+def compare(
+    sides: tuple[str, ...],
+    *,
+    output: Path | None,
+    form: str | None,
+    phases: tuple[str, ...],
+    unlike: bool,
+    confidence: float,
+    over: float | None,
+    on: str | None,
+) -> int:
+    """Compare recordings phase by phase: the first against each other.
+
+    A side is a recording. Repeats of a run: A1,A2,A3. A run that lies in several files: A1+A2+A3.
+    """
+    if len(sides) < 2:
+        raise VtopError(f"compare {sides[0]} with what? name two sides or more: vtop compare A B")
+    if not 0.5 <= confidence < 1:
+        raise VtopError(f"--confidence {confidence * 100:g} %: between 50 and 100, such as 95%")
+    written = _format(output, form)
+    if output is not None and output.exists():
+        raise VtopError(f"{output}: exists already; name a new file, or remove it first")
+    from vtop.report import compare as report
+    from vtop.report import compare_gate
+    from vtop.report.phases import asked_phases
+
+    if on is not None and over is None:
+        raise VtopError("--on goes with --fail-over 5%")
+    names = compare_gate.names_of(on) if on is not None else compare_gate.DEFAULT
+    asked = [stretch for text in phases for stretch in asked_phases(text)]
+    found = report.of_sides([_side(word, asked) for word in sides], unlike=unlike, confidence=confidence)
+    _put(written, found, output)
+    if over is None:
+        return 0
+    judged = compare_gate.judge(found, over, names)
+    for line in judged.open:
+        click.echo(f"vtop: not judged: {line}", err=True)
+    for line in judged.failed:
+        click.echo(f"vtop: {line}", err=True)
+    return 1 if judged.failed else 0
+
+
+def _side(word: str, asked: list[Stretch]) -> list[Run]:
+    """A1,A2: runs; A1+A2: one run in two files. A file whose own name has such a sign is that file."""
+    runs = [word] if Path(word).exists() else word.split(",")
+    files = [[run] if Path(run).exists() else run.split("+") for run in runs]
+    if not all(file for run in files for file in run):
+        raise VtopError(f"{word}: a name is missing; write A1,A2 for repeats and A1+A2 for one run in two files")
+    return [tuple(_recorded(Path(file), asked) for file in run) for run in files]
+
+
+def _recorded(file: Path, asked: list[Stretch]) -> Recorded:
+    from vtop.report.compare import recorded
+
+    recording = open_recording(file)
+    return recorded(session_of(recording.start, recording), file.name, asked)
+
+
+def _format(output: Path | None, form: str | None) -> str:
+    if form is not None:
+        return form
+    if output is None:
+        return "txt"
+    known = FORMATS.get(output.suffix.lower())
+    if known is None:
+        raise VtopError(f"-o {output}: of which form? End it in .txt, .md, .json, .html or .svg, or say --format")
+    return known
+
+
+def _put(form: str, found: Comparison, output: Path | None) -> None:
+    if output is not None:
+        write(output, _bytes(form, found))
+        click.echo(str(output), err=True)
+    elif form == "txt" and sys.stdout.isatty():
+        from rich.console import Console
+
+        from vtop.report.compare_contents import document
+        from vtop.report.terminal import show
+
+        show(document(found, drawn=False), Console())
+    else:
+        click.echo(_bytes(form, found).decode(), nl=False)
+
+
+def _bytes(form: str, found: Comparison) -> bytes:
+    if form == "json":
+        from vtop.report.compare_json import json
+
+        return json(found)
+    if form == "svg":
+        from vtop.report import compare_figure
+
+        figure = compare_figure.figure(found)
+        if figure is None:
+            raise VtopError("there is nothing to draw: no rate, TTFT or ITL is known on two sides")
+        return compare_figure.svg(figure).encode()
+    from vtop.report.compare_contents import document
+
+    content = document(found, drawn=form != "txt")
+    if form == "md":
+        from vtop.report.markdown import markdown
+
+        return markdown(content).encode()
+    if form == "html":
+        from vtop.report.html import html
+
+        return html(content).encode()
+    from vtop.report.terminal import text
+
+    return text(content).encode()

@@ -1,0 +1,120 @@
+"""The verb report: recordings in, their written evidence out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from vtop.cli.shared import open_recording, write
+from vtop.errors import VtopError
+
+if TYPE_CHECKING:
+    from vtop.report.expect import Outcome
+    from vtop.report.model import Report
+
+FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json", ".txt": "txt"}
+ON_STDOUT = ("md", "json", "txt")
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE…")
+@click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), help="Where to. [report.html]")
+@click.option("--format", "form", type=click.Choice(["html", "md", "json", "txt"]), help="[by the ending of -o]")
+@click.option(
+    "--phase", "phases", multiple=True, metavar="FROM-TO,…", help="Phases to report: 0:30-2:10,warm=2:10-3:00."
+)
+@click.option(
+    "--expect",
+    "rules",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="TOML of conditions; exit 1 if one fails.",
+)
+def report(
+    files: tuple[Path, ...], output: Path | None, form: str | None, phases: tuple[str, ...], rules: Path | None
+) -> int:
+    """Make the report of a recording, or of several: what was found, with its numbers.
+
+    HTML (one file, report.html unless -o names another), or with --format: md, json and txt, on stdout without -o.
+    """
+    written = _format(output, form)
+    if written == "html" and output is None:
+        output = Path("report.html")
+    if output is not None and output.exists():
+        raise VtopError(f"{output}: exists already; name a new file, or remove it first")
+    from vtop.report import expect
+    from vtop.report.phases import asked_phases
+
+    asked = [stretch for text in phases for stretch in asked_phases(text)]
+    conditions = expect.read(rules) if rules is not None else ()
+    from vtop.report.model import build
+
+    recordings = [open_recording(file) for file in files]
+    made = [build(recording, recording.path.name, asked) for recording in recordings]
+    outcomes = [outcome for one in made for outcome in expect.judge(one, conditions)]
+    try:
+        if output is None:
+            _print(written, made, outcomes)
+        else:
+            write(output, _bytes(written, made, outcomes))
+            click.echo(str(output), err=True)
+    except ModuleNotFoundError as error:
+        raise VtopError(
+            f"{written} needs the package {error.name}: pip install 'vtop[report]'; md needs none"
+        ) from error
+    for outcome in outcomes:
+        if expect.CODES[outcome.result]:
+            click.echo(
+                f"vtop: {outcome.file}, {outcome.name}: {outcome.result}, {outcome.condition}, "
+                f"{outcome.where}: {outcome.found}",
+                err=True,
+            )
+    return expect.exit_code(outcomes)
+
+
+def _format(output: Path | None, form: str | None) -> str:
+    if form is not None:
+        return form
+    if output is None:
+        return "html"
+    known = FORMATS.get(output.suffix.lower())
+    if known is None:
+        raise VtopError(f"-o {output}: of which form? End it in .html, .md, .json or .txt, or say --format")
+    return known
+
+
+def _bytes(form: str, made: Sequence[Report], outcomes: Sequence[Outcome]) -> bytes:
+    if form == "json":
+        from vtop.report.json import json
+
+        return json(made, outcomes)
+    from vtop.report.contents import document
+
+    content = document(made, outcomes)
+    if form == "md":
+        from vtop.report.markdown import markdown
+
+        return markdown(content).encode()
+    if form == "txt":
+        from vtop.report.terminal import text
+
+        return text(content).encode()
+    from vtop.report.html import html
+
+    return html(content).encode()
+
+
+def _print(form: str, made: Sequence[Report], outcomes: Sequence[Outcome]) -> None:
+    """On stdout; a terminal gets its width and its colours."""
+    if form == "txt" and sys.stdout.isatty():
+        from rich.console import Console
+
+        from vtop.report.contents import document
+        from vtop.report.terminal import show
+
+        show(document(made, outcomes), Console())
+        return
+    click.echo(_bytes(form, made, outcomes).decode(), nl=False)

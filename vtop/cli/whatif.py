@@ -1,0 +1,248 @@
+"""The verbs whatif and fit: what other flags would have done to a recorded load, and the timing that says so."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vtop.cli.options import shape_option, together
+from vtop.cli.shared import given_shape, open_recording, write
+from vtop.errors import VtopError
+
+if TYPE_CHECKING:
+    from vtop.engine.flags import Flags
+    from vtop.engine.measured import Bounds
+    from vtop.engine.profile import Profile
+    from vtop.engine.runs import Run
+    from vtop.report.document import Document
+
+FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json", ".txt": "txt"}
+SEQS, BUDGET = 128, 8192  # what a recording is taken to have been made with, unless told
+QUICK = 4  # rounds of a fit that is made on the way
+
+_NUMBER = click.IntRange(min=1)
+_was_options = together(
+    click.option("--was-max-num-seqs", "was_seqs", type=_NUMBER, metavar="N", help=f"The recorded flag. [{SEQS}]"),
+    click.option(
+        "--was-max-num-batched-tokens", "was_budget", type=_NUMBER, metavar="N", help=f"The recorded flag. [{BUDGET}]"
+    ),
+    shape_option,
+)
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--max-num-seqs", "seqs", type=_NUMBER, metavar="N", help="Requests that may run at once.")
+@click.option("--kv-tokens", "kv_tokens", type=_NUMBER, metavar="N", help="The KV pool, as vLLM's log says it.")
+@click.option("--max-num-batched-tokens", "budget", type=_NUMBER, metavar="N", help="Tokens of a step.")
+@click.option("--search", "search_for", metavar="FLAG=LIST", help="A row a value: max-num-seqs=8..128, or 8,10,12.")
+@click.option("--best", "by", metavar="NUMBER", help="What --search judges by. [output_per_s; good_per_s with --slo]")
+@click.option("--slo", metavar="BOUNDS", help="Count the requests that keep all of: ttft=800ms,tpot=50ms,e2e=10s.")
+@click.option("--phase", "phase", type=_NUMBER, metavar="N", help="Only this phase of the load. [all]")
+@click.option("--profile", "profile_name", metavar="NAME|FILE", help="Timing. [the card's; else fitted on FILE]")
+@_was_options
+@click.option("--format", "form", type=click.Choice(["txt", "json", "md", "html"]), help="[by the ending of -o]")
+@click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), help="Where to. [stdout]")
+def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -> None:
+    """What would other flags have done to this recording's load?
+
+    Replays the recorded requests on a simulated engine: with the recorded flags, which shows how far off it is, then
+    with yours. Without a flag it only shows the first.
+    """
+    written = _format(output, form)
+    if output is not None and output.exists():
+        raise VtopError(f"{output}: exists already; name a new file, or remove it first")
+    from vtop.cli import whatif_words as words
+    from vtop.engine.search import asked as wanted
+    from vtop.engine.search import criterion, search
+    from vtop.engine.whatif import what_if
+
+    bounds = _bounds(asked["slo"])
+    what = wanted(asked["search_for"]) if asked["search_for"] else None
+    number = criterion(asked["by"], bounds) if what is not None else None
+    if asked["by"] and what is None:
+        raise VtopError("--best goes with --search: it is what its rows are judged by")
+    found, taken = _runs(file, asked)
+    profile = _profile(asked["profile_name"], found, file)
+    began_s = time.perf_counter()
+    answers: list[words.Answer] = []
+    for run in found:
+        flags = _changed(run.flags, asked)
+        if what is None or number is None:
+            answers.append(what_if(run, profile, flags, bounds))
+        else:
+            answers.append(search(run, profile, flags, what, bounds=bounds, number=number))
+    took_s = time.perf_counter() - began_s
+    simulated_s = sum(words.simulated_s(answer) for answer in answers)
+    click.echo(f"simulated {simulated_s:,.0f} s in {took_s:.1f} s: {simulated_s / took_s:,.0f} times as fast", err=True)
+    if written == "json":
+        _put(words.json(file.name, profile, answers, taken), output)
+    else:
+        _show(words.document(file.name, profile, answers, taken), written, output)
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE…")
+@click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="New .toml file.")
+@click.option("--name", metavar="NAME", help="Of the profile. [the file's]")
+@_was_options
+def fit(files: tuple[Path, ...], output: Path, name: str | None, **asked: Any) -> None:
+    """Fit the simulated engine's timing to recordings, and say how far off it is and where it holds.
+
+    All of one server: best a sweep from one request in flight to many (vtop sweep), and a load that fills its pool.
+    """
+    if output.suffix != ".toml":
+        raise VtopError(f"-o {output}: a profile is a .toml file")
+    if output.exists():
+        raise VtopError(f"{output}: exists already; name a new file, or remove it first")
+    from vtop.engine import profile
+    from vtop.engine.fit import fit as fitted
+
+    given = [run for file in files for run in _runs(file, asked)[0]]
+    click.echo(f"fitting {len(given)} {'run' if len(given) == 1 else 'runs'}; a minute or two …", err=True)
+    names = ", ".join(dict.fromkeys(file.name.partition(".jsonl")[0] for file in files))
+    server = next((run.server for run in given if run.server is not None), None)
+    origin = ", ".join(filter(None, (given[0].card, server))) or "a server"
+    made = profile.of_fit(fitted(given), name or output.stem, f"{origin}; fitted on {names}")
+    write(output, profile.dump(made).encode())
+    for line in profile.report(made):
+        click.echo(line)
+    click.echo(str(output), err=True)
+
+
+def _runs(file: Path, asked: dict[str, Any]) -> tuple[list[Run], list[str]]:
+    """The runs of a recording, and which of their flags are taken for granted. Raises VtopError where there is none."""
+    from vtop.engine.runs import Run, read
+    from vtop.engine.shape import shape_of
+
+    path = open_recording(file).path
+    told = {"max_num_seqs": asked["was_seqs"] or SEQS, "max_num_batched_tokens": asked["was_budget"] or BUDGET}
+    told["max_num_batched_tokens"] = max(told["max_num_batched_tokens"], told["max_num_seqs"])
+    found = read(path, told)
+    shape = shape_of(given_shape(asked["model_config"]))
+    runs = [replace(run, shape=shape or run.shape) for run in found if isinstance(run, Run)]
+    if (phase := asked.get("phase")) is not None:
+        known = sorted(run.phase + 1 for run in runs if run.phase is not None)
+        runs = [run for run in runs if run.phase == phase - 1]
+        if not runs:
+            said = f"it has {', '.join(map(str, known))}" if known else "it has none of vtop's own load"
+            raise VtopError(f"--phase {phase}: no such phase that can be replayed in {file}; {said}")
+    else:
+        why = [one for one in found if isinstance(one, str)]
+        if not runs:
+            more = f", and {len(why) - 1} more" if len(why) > 1 else ""
+            raise VtopError(f"{file}: no load in it that can be replayed: {why[0] if why else 'it is empty'}{more}")
+        for one in why:
+            click.echo(f"vtop: {file}: left out: {one}", err=True)
+    seated = [_seated(run, asked["was_seqs"]) for run in runs]
+    taken = [] if asked["was_seqs"] else list(dict.fromkeys(words for _, words in seated))
+    if not asked["was_budget"]:
+        taken.append(f"--max-num-batched-tokens {told['max_num_batched_tokens']}")
+    for line in taken:
+        flag, value, *why = line.split(maxsplit=2)
+        said = f", {why[0]}" if why else ""
+        click.echo(f"vtop: {flag} is not on record: {value} taken{said} (--was{flag[1:]} says otherwise)", err=True)
+    return [run for run, _ in seated], [" ".join(line.split()[:2]) for line in taken]
+
+
+def _seated(run: Run, told: int | None) -> tuple[Run, str]:
+    """The run with the max_num_seqs it was made with, as far as the recording shows it, and how that is said."""
+    seen = run.observed
+    if told is not None:
+        if seen.most_running is not None and seen.most_running > told:
+            raise VtopError(f"--was-max-num-seqs {told}: {run.name} has {seen.most_running} running at once")
+        return run, ""
+    if seen.seats is not None:
+        seqs, why = seen.seats, " as so many ran while others waited and the pool had room"
+    else:
+        seqs, why = max(SEQS, seen.most_running or 0), ""
+    budget = max(run.flags.max_num_batched_tokens, seqs)
+    changed = replace(run.flags, max_num_seqs=seqs, max_num_batched_tokens=budget)
+    return replace(run, flags=changed), f"--max-num-seqs {seqs}{why}"
+
+
+def _changed(flags: Flags, asked: dict[str, Any]) -> Flags:
+    """The recorded flags with those that were asked for. Raises VtopError for what vLLM refuses, too."""
+    return replace(
+        flags,
+        max_num_seqs=asked["seqs"] or flags.max_num_seqs,
+        num_gpu_blocks=asked["kv_tokens"] // flags.block_size if asked["kv_tokens"] else flags.num_gpu_blocks,
+        max_num_batched_tokens=asked["budget"] or flags.max_num_batched_tokens,
+    )
+
+
+def _bounds(text: str | None) -> Bounds | None:
+    if text is None:
+        return None
+    from vtop.engine.measured import Bounds
+    from vtop.load.spec import slo
+
+    asked = slo(text)
+    return Bounds(asked.ttft_s, asked.tpot_s, asked.e2e_s)
+
+
+def _profile(name: str | None, runs: Sequence[Run], file: Path) -> Profile:
+    """The profile asked for, or that of the recorded card, or one fitted on the recording itself."""
+    from vtop.engine import profile
+    from vtop.engine.fit import fit as fitted
+
+    if name is not None:
+        return profile.load(name)
+    card = runs[0].card
+    if (known := profile.of_card(card)) is not None:
+        return known
+    whose = f"of {card}" if card is not None else "of its card, which is not on record"
+    click.echo(
+        f"vtop: no profile {whose}: fitting one on {file}, a minute or so; keep it with vtop fit {file} -o mine.toml",
+        err=True,
+    )
+    return profile.of_fit(fitted(runs, rounds=QUICK), f"fitted on {file.name}", f"fitted on {file.name} alone")
+
+
+# --- where to ---------------------------------------------------------------------------------------------------------
+
+
+def _format(output: Path | None, form: str | None) -> str:
+    if form is not None:
+        return form
+    if output is None:
+        return "txt"
+    known = FORMATS.get(output.suffix.lower())
+    if known is None:
+        raise VtopError(f"-o {output}: of which form? End it in .txt, .md, .json or .html, or say --format")
+    return known
+
+
+def _put(content: bytes, output: Path | None) -> None:
+    if output is None:
+        click.echo(content.decode(), nl=False)
+    else:
+        write(output, content)
+        click.echo(str(output), err=True)
+
+
+def _show(content: Document, form: str, output: Path | None) -> None:
+    if form == "md":
+        from vtop.report.markdown import markdown
+
+        _put(markdown(content).encode(), output)
+    elif form == "html":
+        from vtop.report.html import html
+
+        _put(html(content).encode(), output)
+    elif output is None and sys.stdout.isatty():
+        from rich.console import Console
+
+        from vtop.report.terminal import show
+
+        show(content, Console())
+    else:
+        from vtop.report.terminal import text
+
+        _put(text(content).encode(), output)

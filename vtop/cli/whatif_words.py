@@ -1,0 +1,313 @@
+"""An answer of what-if as a document and as JSON: first how far off the model is, then what it says of other flags."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from vtop import units
+from vtop.engine.flags import Flags
+from vtop.engine.measured import Measured
+from vtop.engine.profile import Profile
+from vtop.engine.replay import Load
+from vtop.engine.search import Search, Tried
+from vtop.engine.whatif import NUMBERS, Row, WhatIf, changes
+from vtop.report import compare_words
+from vtop.report.compare_parts import Difference, NumberPart
+from vtop.report.document import Block, Document, Facts, Finding, Findings, Section, Table, Text
+
+Answer = WhatIf | Search
+
+SPOKEN: Final = ("output_per_s", "good_per_s", "ttft_s", "e2e_s", "preemptions")
+COLUMNS: Final = (
+    "output_per_s",
+    "good_per_s",
+    "ttft_s",
+    "ttft_p99_s",
+    "tpot_s",
+    "e2e_s",
+    "running",
+    "kv_ratio",
+    "preemptions",
+)
+EXPLAINED: Final = (
+    "± is the model's own error: the larger of its error on this recording and on those that it was fitted on, "
+    "or what another seed changes; a difference within it is none."
+)
+
+
+def simulated_s(answer: Answer) -> float:
+    """Seconds of virtual time behind it."""
+    if isinstance(answer, WhatIf):
+        sides = [answer.before] if answer.after is answer.before else [answer.before, answer.after]
+    else:
+        sides = [answer.recorded, *(one.simulated for one in answer.tried if one.simulated is not None)]
+    return sum(side.span_s for side in sides)
+
+
+def document(file: str, profile: Profile, answers: Sequence[Answer], taken: Sequence[str]) -> Document:
+    """`taken`: flags that are not on record and were taken for granted."""
+    asked = _title(answers[0])
+    sections = [Section("what", "What was simulated", 2, (Facts(_facts(profile, answers, taken)),))]
+    for at, answer in enumerate(answers, 1):
+        sections.append(Section(f"run{at}", answer.run.name, 2, (Text(_load(answer.run.load)),)))
+        made = _answer(at, answer) if isinstance(answer, WhatIf) else _search(at, answer)
+        sections += [section for section in made if section.blocks]
+    return Document(f"vtop whatif {file}{f': {asked}' if asked else ''}", tuple(sections))
+
+
+def _title(answer: Answer) -> str:
+    if isinstance(answer, WhatIf):
+        return changes(answer.run.flags, answer.flags)
+    return f"--{answer.name} {answer.tried[0].value:,} to {answer.tried[-1].value:,}"
+
+
+def _facts(profile: Profile, answers: Sequence[Answer], taken: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    said = list(dict.fromkeys(_flags(answer.run.flags) for answer in answers))
+    pairs = [("timing", f"{profile.name}: {profile.origin}"), ("recorded with", "; ".join(said))]
+    if taken:
+        pairs.append(("not on record", f"taken: {', '.join(taken)}"))
+    return tuple(pairs)
+
+
+def _flags(flags: Flags) -> str:
+    return (
+        f"--max-num-seqs {flags.max_num_seqs} --kv-tokens {flags.kv_tokens} "
+        f"--max-num-batched-tokens {flags.max_num_batched_tokens}"
+    )
+
+
+def _load(load: Load) -> str:
+    prompts, outputs = [ask.prompt_tokens for ask in load.asks], [ask.output_tokens for ask in load.asks]
+    said = f"{len(load.asks):,} requests of {_span(prompts)} + {_span(outputs)} tokens"
+    if load.concurrency is not None:
+        return f"{said}, {load.concurrency} in flight."
+    over_s = max(ask.due_s or 0.0 for ask in load.asks)
+    return f"{said} within {units.seconds(over_s)}, as they came."
+
+
+def _span(values: Sequence[int]) -> str:
+    least, most = min(values), max(values)
+    return f"{least:,}" if least == most else f"{least:,}–{most:,}"
+
+
+# --- one answer -------------------------------------------------------------------------------------------------------
+
+
+def _answer(at: int, answer: WhatIf) -> list[Section]:
+    rows = answer.rows
+    error = Table(
+        "How far off the model is",
+        ("", "recorded", "simulated", "error"),
+        tuple((row.number.label, _value(row, row.recorded), _value(row, row.before), _error(row)) for row in rows),
+    )
+    sections = [Section(f"error{at}", error.title, 3, (error,))]
+    asked = changes(answer.run.flags, answer.flags)
+    blocks: list[Block] = []
+    if asked:
+        blocks.append(Findings(tuple(_finding(row) for row in rows if row.number.name in SPOKEN and _telling(row))))
+        blocks.append(
+            Table(
+                asked,
+                ("", "simulated as it was", "with the flags", "difference", "± in %", ""),
+                tuple(_difference(row) for row in rows if row.before is not None),
+                (EXPLAINED,),
+                words=(0, 5),
+            )
+        )
+    sections.append(Section(f"flags{at}", f"With {asked}", 3, tuple(blocks)))
+    sections.append(_doubts(at, answer.remarks))
+    return sections
+
+
+def _telling(row: Row) -> bool:
+    return row.before is not None and bool(row.before or row.after)
+
+
+def _finding(row: Row) -> Finding:
+    part, of = _parts(row)
+    before, after = _value(row, row.before), _value(row, row.after)
+    return Finding(f"{row.number.label}: {before} to {after}, {row.verdict}", (compare_words.relative(part, of),))
+
+
+def _difference(row: Row) -> tuple[str, ...]:
+    part, of = _parts(row)
+    before, after = _value(row, row.before), _value(row, row.after)
+    return (
+        row.number.label,
+        before,
+        after,
+        compare_words.change(part, of),
+        compare_words.relative(part, of),
+        row.verdict,
+    )
+
+
+def _parts(row: Row) -> tuple[NumberPart, Difference]:
+    """The row as a comparison has it, whose words it shares."""
+    low = high = None
+    if row.difference is not None and row.doubt is not None:
+        low, high = row.difference - row.doubt, row.difference + row.doubt
+    by = abs(row.before) if row.before and row.number.unit != "ratio" else None
+    difference = Difference(
+        side="B",
+        absolute=row.difference,
+        low=low,
+        high=high,
+        ratio=_by(row.difference, by),
+        low_ratio=_by(low, by),
+        high_ratio=_by(high, by),
+        verdict=row.verdict,
+    )
+    part = NumberPart(
+        name=row.number.name,
+        label=row.number.label,
+        unit=row.number.unit,
+        better=row.number.better,
+        whose=None,
+        per_gpu=False,
+        values=(row.before, row.after),
+        counts=(None, None),
+        differences=(difference,),
+    )
+    return part, difference
+
+
+def _by(value: float | None, by: float | None) -> float | None:
+    return value / by if value is not None and by is not None else None
+
+
+def _value(row: Row, value: float | None) -> str:
+    return compare_words.value(row.number.unit, value)
+
+
+def _error(row: Row) -> str:
+    if row.error is None:
+        return units.UNKNOWN
+    if row.number.unit == "ratio":
+        return f"{compare_words.percent(row.error)} points"
+    return f"{compare_words.percent(row.error_ratio)} %" if row.error_ratio is not None else _value(row, row.error)
+
+
+def _doubts(at: int, remarks: Sequence[str]) -> Section:
+    return Section(f"doubts{at}", "What it does not know", 3, tuple(Text(f"– {remark}") for remark in remarks))
+
+
+# --- a search ---------------------------------------------------------------------------------------------------------
+
+
+def _search(at: int, answer: Search) -> list[Section]:
+    number = answer.number
+    best = [one for one in answer.tried if one.verdict]
+    error = f", ± {abs(answer.error) * 100:.1f} % on this recording" if answer.error is not None else ""
+    criterion = f"best: {'most' if number.better == 'higher' else 'least'} {number.label}{error}"
+    columns = [name for name in COLUMNS if any(_of(one, name) is not None for one in answer.tried)]
+    if number.name not in columns:
+        columns.append(number.name)
+    labels = {row.name: row.label for row in NUMBERS}
+    table = Table(
+        f"--{answer.name}",
+        (f"--{answer.name}", *(labels[name] for name in columns), ""),
+        (
+            ("as recorded", *(_cell(name, getattr(answer.recorded.measured, name)) for name in columns), "simulated"),
+            *(
+                (f"{one.value:,}", *(_cell(name, _of(one, name)) for name in columns), one.why or one.verdict)
+                for one in answer.tried
+            ),
+        ),
+        (criterion, EXPLAINED.replace("a difference within it is none", "rows within it of the best are as good")),
+        words=(len(columns) + 1,),
+    )
+    said = Findings((Finding(_best(answer, best), (criterion,)),))
+    return [Section(f"search{at}", f"--{answer.name}", 3, (said, table)), _doubts(at, answer.remarks)]
+
+
+def _best(answer: Search, best: Sequence[Tried]) -> str:
+    first = next(one for one in best if one.verdict == "best")
+    others = [f"{one.value:,}" for one in best if one is not first]
+    found = _cell(answer.number.name, first.criterion)
+    said = f"--{answer.name} {first.value:,}: {found} {answer.number.label}"
+    return f"{said}; {', '.join(others)} {'is' if len(others) == 1 else 'are'} as good" if others else said
+
+
+def _of(one: Tried, name: str) -> float | None:
+    found: float | None = getattr(one.simulated.measured, name) if one.simulated is not None else None
+    return found
+
+
+def _cell(name: str, value: float | None) -> str:
+    unit = next(row.unit for row in NUMBERS if row.name == name)
+    return compare_words.value(unit, value)
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------------
+
+
+def json(file: str, profile: Profile, answers: Sequence[Answer], taken: Sequence[str]) -> bytes:
+    """Everything the document says and each number as it is: seconds, ratios."""
+    import msgspec
+
+    content = {
+        "file": file,
+        "profile": {"name": profile.name, "origin": profile.origin},
+        "taken": list(taken),
+        "runs": [_json(answer) for answer in answers],
+    }
+    return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
+
+
+def _json(answer: Answer) -> dict[str, Any]:
+    load = answer.run.load
+    found: dict[str, Any] = {
+        "name": answer.run.name,
+        "requests": len(load.asks),
+        "concurrency": load.concurrency,
+        "recorded_flags": _flags_json(answer.run.flags),
+        "remarks": list(answer.remarks),
+    }
+    if isinstance(answer, WhatIf):
+        return found | {"flags": _flags_json(answer.flags), "numbers": [_row_json(row) for row in answer.rows]}
+    return found | {
+        "search": f"--{answer.name}",
+        "criterion": {"name": answer.number.name, "better": answer.number.better, "error_ratio": answer.error},
+        "as_recorded": _measured_json(answer.recorded.measured),
+        "tried": [
+            {
+                "value": one.value,
+                "verdict": one.verdict or None,
+                "why": one.why,
+                "numbers": _measured_json(one.simulated.measured) if one.simulated is not None else None,
+            }
+            for one in answer.tried
+        ],
+    }
+
+
+def _flags_json(flags: Flags) -> dict[str, int]:
+    return {
+        "max_num_seqs": flags.max_num_seqs,
+        "kv_tokens": flags.kv_tokens,
+        "max_num_batched_tokens": flags.max_num_batched_tokens,
+    }
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    number = row.number
+    return {
+        "name": number.name,
+        "label": number.label,
+        "unit": number.unit,
+        "better": number.better,
+        "recorded": row.recorded,
+        "simulated": row.before,
+        "error_ratio": row.error_ratio,
+        "predicted": row.after,
+        "difference": row.difference,
+        "doubt": row.doubt,
+        "verdict": row.verdict,
+    }
+
+
+def _measured_json(measured: Measured) -> dict[str, float]:
+    return {name: value for name, value in asdict(measured).items() if value is not None}

@@ -1,0 +1,174 @@
+"""What one run amounted to, recorded or simulated alike: the numbers that a question of what if is about.
+
+Times of a run on record are the server's own means and, where vtop's load was its client, the client's percentiles; a
+simulated one is asked the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from math import ceil
+from statistics import fmean
+
+from vtop.engine.engine import Engine
+from vtop.engine.plan import Outcome
+from vtop.engine.replay import Replayed, measures
+from vtop.engine.request import Request
+from vtop.samples import samples_needed
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One request as its client saw it, in seconds. tpot_s: None of an answer of one token."""
+
+    ttft_s: float
+    tpot_s: float | None
+    e2e_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a request must keep to be a good one, in seconds; None: no bound."""
+
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    e2e_s: float | None = None
+
+    def kept(self, answer: Answer) -> bool:
+        """A bound on what an answer does not have is kept."""
+        pairs = ((self.ttft_s, answer.ttft_s), (self.tpot_s, answer.tpot_s), (self.e2e_s, answer.e2e_s))
+        return all(bound is None or value is None or value <= bound for bound, value in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """None: not known. Times in seconds; those without a percentile are means over the requests, as a server's
+    histograms have them. Levels are means over the time from the first request sent to the last answer."""
+
+    output_per_s: float | None = None
+    requests_per_s: float | None = None
+    good_per_s: float | None = None  # requests that keep all bounds asked for
+    good_ratio: float | None = None
+    ttft_s: float | None = None
+    ttft_p50_s: float | None = None
+    ttft_p90_s: float | None = None
+    ttft_p99_s: float | None = None
+    queue_s: float | None = None
+    prefill_s: float | None = None
+    frontend_s: float | None = None
+    tpot_s: float | None = None
+    tpot_p99_s: float | None = None
+    e2e_s: float | None = None
+    e2e_p99_s: float | None = None
+    running: float | None = None
+    waiting: float | None = None
+    kv_ratio: float | None = None  # of the pool
+    preemptions: float | None = None
+    recomputed_ratio: float | None = None  # tokens computed again, of those that the answers needed
+
+
+class Levels:
+    """Watches a replay: how many ran and waited and how full the pool was, over time."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._at_s = 0.0
+        self._sums = [0.0, 0.0, 0.0]
+        self._now = (0, 0, 0.0)
+        self.most_running = 0
+
+    def __call__(self, outcome: Outcome) -> None:
+        """After a step, as vLLM sets its gauges; they hold until the next."""
+        self._hold(outcome.at_s)
+        scheduler = self._engine.scheduler
+        running = len(scheduler.running)
+        self._now = running, len(scheduler.waiting), scheduler.pool.usage_ratio
+        self.most_running = max(self.most_running, running)
+
+    def _hold(self, until_s: float) -> None:
+        took_s, sums, now = until_s - self._at_s, self._sums, self._now
+        sums[0] += took_s * now[0]
+        sums[1] += took_s * now[1]
+        sums[2] += took_s * now[2]
+        self._at_s = until_s
+
+    def means(self, span_s: float) -> tuple[float, float, float]:
+        running, waiting, kv_ratio = (total / span_s for total in self._sums)
+        return running, waiting, kv_ratio
+
+
+def answer_of(request: Request) -> Answer:
+    """Of a simulated request, finished."""
+    assert request.sent_s is not None
+    assert request.first_seen_s is not None
+    assert request.answered_s is not None
+    later = request.generated - 1
+    return Answer(
+        ttft_s=request.first_seen_s - request.sent_s,
+        tpot_s=(request.answered_s - request.first_seen_s) / later if later else None,
+        e2e_s=request.answered_s - request.sent_s,
+    )
+
+
+def simulated(replayed: Replayed, levels: Levels, bounds: Bounds | None) -> Measured:
+    """What a replay amounted to. It had at least one request that was not refused."""
+    requests = replayed.requests
+    means = measures(requests)
+    running, waiting, kv_ratio = levels.means(replayed.span_s)
+    needed = sum(r.prompt_tokens - r.cached_tokens + r.generated - 1 for r in requests)
+    return Measured(
+        output_per_s=replayed.output_tokens_per_s,
+        requests_per_s=len(requests) / replayed.span_s,
+        ttft_s=means["ttft_s"],
+        queue_s=means["queue_s"],
+        prefill_s=means["prefill_s"],
+        frontend_s=means["frontend_s"],
+        e2e_s=means["e2e_s"],
+        running=running,
+        waiting=waiting,
+        kv_ratio=kv_ratio,
+        preemptions=float(replayed.preemptions),
+        recomputed_ratio=replayed.recomputed_tokens / needed,
+        **of_answers([answer_of(request) for request in requests], replayed.span_s, bounds),
+    )
+
+
+def of_answers(answers: Sequence[Answer], span_s: float | None, bounds: Bounds | None) -> dict[str, float | None]:
+    """What only the clients of a run know, as fields of `Measured`."""
+    if not answers:
+        return {}
+    ttft = sorted(answer.ttft_s for answer in answers)
+    tpot = sorted(answer.tpot_s for answer in answers if answer.tpot_s is not None)
+    e2e = sorted(answer.e2e_s for answer in answers)
+    found: dict[str, float | None] = {
+        "ttft_p50_s": quantile(ttft, 0.5),
+        "ttft_p90_s": quantile(ttft, 0.9),
+        "ttft_p99_s": quantile(ttft, 0.99),
+        "tpot_s": fmean(tpot) if tpot else None,
+        "tpot_p99_s": quantile(tpot, 0.99),
+        "e2e_p99_s": quantile(e2e, 0.99),
+    }
+    if bounds is not None:
+        good = sum(bounds.kept(answer) for answer in answers)
+        found["good_ratio"] = good / len(answers)
+        found["good_per_s"] = good / span_s if span_s else None
+    return found
+
+
+def quantile(ordered: Sequence[float], q: float) -> float | None:
+    """The smallest value that a share q does not exceed; None of fewer than it takes to tell it (samples.py)."""
+    if len(ordered) < samples_needed(q):
+        return None
+    return ordered[max(0, ceil(q * len(ordered)) - 1)]
+
+
+def mean_of(several: Iterable[Measured]) -> Measured:
+    """Of simulations that differ by chance alone: field by field; None where one does not know."""
+    tries = tuple(several)
+    found: dict[str, float | None] = {}
+    for one in fields(Measured):
+        values = [getattr(measured, one.name) for measured in tries]
+        known = [value for value in values if value is not None]
+        found[one.name] = fmean(known) if len(known) == len(values) else None
+    return Measured(**found)

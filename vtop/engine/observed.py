@@ -1,0 +1,119 @@
+"""What a recording says of a stretch of it: the means of the server's histograms, its gauges, the client's answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from vtop.engine.measured import Answer
+from vtop.metrics.vllm import Quantity
+from vtop.recording import Request
+from vtop.session import kv
+from vtop.session.frame import View
+from vtop.session.pressure import pressure
+from vtop.session.session import Session
+from vtop.session.window import Window, between
+
+PARTS = {
+    "queue_s": Quantity.QUEUE,
+    "prefill_s": Quantity.PREFILL,
+    "decode_s": Quantity.DECODE,
+    "inference_s": Quantity.INFERENCE,
+    "e2e_s": Quantity.E2E,
+}
+SEATED = 0.7  # of the pages with waiting requests on which running stood at its highest
+QUEUED = 0.3  # of all pages on which requests waited
+FULL = 0.5  # of the pages with waiting requests on which the next prompt would not have fitted
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Means over the finished requests of a run, in seconds, from the server's histograms."""
+
+    requests: int
+    queue_s: float
+    prefill_s: float
+    decode_s: float
+    e2e_s: float
+    frontend_s: float
+    span_s: float | None = None  # from the first request to the last answer
+    preemptions: int | None = None
+    answers: tuple[Answer, ...] = ()  # as vtop's own client saw them
+    running: float | None = None  # means over the pages of that time
+    waiting: float | None = None
+    kv_ratio: float | None = None
+    recomputed_ratio: float | None = None  # of the tokens that the answers needed
+    most_running: int | None = None
+    seats: int | None = None  # running stood so high while others waited and the pool had room: max_num_seqs
+
+    @property
+    def ttft_s(self) -> float:
+        """Of the finished requests; the three parts add up."""
+        return self.frontend_s + self.queue_s + self.prefill_s
+
+
+def observed(
+    session: Session, window: Window, busy_s: tuple[float, float], span_s: float | None, answers: Sequence[Answer]
+) -> Observed | None:
+    """Of the requests that finished in the window, and the pages between two instants; None where none finished."""
+    means = {name: window.mean(quantity) for name, quantity in PARTS.items()}
+    known = {name: value for name, value in means.items() if value is not None}
+    if len(known) < len(PARTS):
+        return None
+    busy = between(session.servers, *busy_s, session.end_s)
+    running, waiting, kv_ratio = (
+        _level(busy, quantity) for quantity in (Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED)
+    )
+    preemptions = window.delta(Quantity.PREEMPTIONS)
+    last_s = window.stretches[0].server.at_s[window.stretches[0].last]
+    frame = session.frame(last_s, View(window_s=last_s - busy_s[0]))
+    most, seats = _seats(busy)
+    return Observed(
+        requests=round(window.observed(Quantity.E2E)),
+        queue_s=known["queue_s"],
+        prefill_s=known["prefill_s"],
+        decode_s=known["decode_s"],
+        e2e_s=known["e2e_s"],
+        frontend_s=max(0.0, known["e2e_s"] - known["queue_s"] - known["inference_s"]),
+        span_s=span_s,
+        preemptions=None if preemptions is None else round(preemptions),
+        answers=tuple(answers),
+        running=running,
+        waiting=waiting,
+        kv_ratio=kv_ratio,
+        recomputed_ratio=frame.recompute.ratio,
+        most_running=most,
+        seats=seats,
+    )
+
+
+def answers_of(requests: Sequence[Request]) -> list[Answer]:
+    """Of finished ones whose stamps are all on record."""
+    answers = []
+    for request in requests:
+        sent, first, last, end = request.sent_s, request.first_s, request.last_s, request.end_s
+        if sent is None or first is None or last is None or end is None:
+            continue
+        later = (request.output_tokens or 0) - (request.first_tokens or 1)
+        answers.append(Answer(first - sent, (last - first) / later if later > 0 else None, end - sent))
+    return answers
+
+
+def _level(window: Window, quantity: Quantity) -> float | None:
+    known = [value for value in window.each_together(quantity) if value == value]
+    return fmean(known) if known else None
+
+
+def _seats(window: Window) -> tuple[int | None, int | None]:
+    """How many ran at most, and whether that was as many as may: others waited then, and the pool had room."""
+    if not window.stretches:
+        return None, None
+    one = window.stretches[0]
+    tokens = kv.pool(one.server, one.last, None).tokens
+    found = pressure(window, tokens, window.mean(Quantity.REQUEST_PROMPT_TOKENS), whole=True)
+    if found is None or found.running_high is None:
+        return None, None
+    most = round(found.running_high)
+    seated = found.seats_share is not None and found.seats_share >= SEATED and found.waiting_share >= QUEUED
+    return most, most if seated and (found.kv_full_share or 0.0) < FULL else None

@@ -1,0 +1,305 @@
+"""What other flags would have done: a recorded load on the fitted engine, as it was and as it would have been.
+
+The engine is asked twice. With the recorded flags its answer can be held against the recording: that is its error.
+With the new ones it cannot, and the error is the doubt about what it says. A difference smaller than that is none.
+
+    doubt = max(error on this recording, error on the recordings it was fitted on) x the larger of both values,
+            or what another seed changes, where that is more
+
+Errors are shares of the recorded value; of a value that was 0 it is the absolute one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Final
+
+from vtop.engine.engine import Engine
+from vtop.engine.flags import Flags, option
+from vtop.engine.measured import Bounds, Levels, Measured, mean_of, of_answers, simulated
+from vtop.engine.profile import Profile, Residual
+from vtop.engine.replay import Load, replay
+from vtop.engine.runs import Run
+from vtop.errors import VtopError
+
+TRIES: Final = 3  # of a closed loop, in which it is chance who meets whom; other loads leave nothing to chance
+
+SAME, WITHIN, BETTER, WORSE, HIGHER, LOWER = "same", "within the error", "better", "worse", "higher", "lower"
+NO_ERROR, UNKNOWN = "error not known", "not known"
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A field of `Measured`. unit: per_s, s, ratio, count. residual: whose error a profile states for its like."""
+
+    name: str
+    label: str
+    unit: str
+    better: str | None = None  # higher, lower; None: neither is
+    residual: str | None = None  # e2e, ttft, prefill, decode
+
+
+NUMBERS: Final = (
+    Number("output_per_s", "output tokens/s", "per_s", "higher", "e2e"),
+    Number("requests_per_s", "requests/s", "per_s", "higher", "e2e"),
+    Number("good_per_s", "requests/s within SLO", "per_s", "higher"),
+    Number("good_ratio", "within SLO", "ratio", "higher"),
+    Number("ttft_s", "TTFT mean", "s", "lower", "ttft"),
+    Number("ttft_p50_s", "TTFT p50", "s", "lower", "ttft"),
+    Number("ttft_p90_s", "TTFT p90", "s", "lower", "ttft"),
+    Number("ttft_p99_s", "TTFT p99", "s", "lower", "ttft"),
+    Number("queue_s", "queue, mean", "s", "lower", "ttft"),
+    Number("prefill_s", "prefill, mean", "s", "lower", "prefill"),
+    Number("frontend_s", "frontend, mean", "s", "lower"),
+    Number("tpot_s", "TPOT mean", "s", "lower", "decode"),
+    Number("tpot_p99_s", "TPOT p99", "s", "lower", "decode"),
+    Number("e2e_s", "e2e mean", "s", "lower", "e2e"),
+    Number("e2e_p99_s", "e2e p99", "s", "lower", "e2e"),
+    Number("running", "running, mean", "count"),
+    Number("waiting", "waiting, mean", "count", "lower"),
+    Number("kv_ratio", "KV use, mean", "ratio"),
+    Number("preemptions", "preemptions", "count", "lower"),
+    Number("recomputed_ratio", "recomputed tokens", "ratio", "lower"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """A load on the simulated engine: the mean of several tries, and each of them."""
+
+    measured: Measured
+    tries: tuple[Measured, ...]
+    refused: int  # requests that could never finish
+    most_running: int
+    span_s: float  # of virtual time, all tries together
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One number. error and doubt are in its unit; error_ratio is a share of the recorded value."""
+
+    number: Number
+    recorded: float | None
+    before: float | None  # simulated with the recorded flags
+    error: float | None
+    error_ratio: float | None
+    after: float | None  # and with the new ones
+    difference: float | None
+    doubt: float | None  # of the difference: half its interval
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """An answer. `before` is the same load with the flags of the recording."""
+
+    run: Run
+    flags: Flags
+    before: Simulated
+    after: Simulated
+    rows: tuple[Row, ...]
+    remarks: tuple[str, ...]  # what makes the answer weaker than it looks
+
+
+def what_if(run: Run, profile: Profile, flags: Flags, bounds: Bounds | None = None) -> WhatIf:
+    """Raises VtopError where no request of the run could be served with the flags."""
+    before = simulate(run, run.flags, profile, bounds)
+    after = before if flags == run.flags else simulate(run, flags, profile, bounds)
+    recorded = recorded_of(run, bounds)
+    rows = tuple(_row(number, recorded, before, after, profile) for number in NUMBERS)
+    return WhatIf(
+        run=run,
+        flags=flags,
+        before=before,
+        after=after,
+        rows=tuple(row for row in rows if row.before is not None or row.recorded is not None),
+        remarks=(*run.remarks, *remarks(run, profile, before, [(flags, after)] if after is not before else [])),
+    )
+
+
+def simulate(run: Run, flags: Flags, profile: Profile, bounds: Bounds | None = None) -> Simulated:
+    """The run's load on an engine with these flags. Raises VtopError where it could serve none of it."""
+    tries, span_s, refused, most = [], 0.0, 0, 0
+    for seed in range(TRIES if run.load.concurrency is not None else 1):
+        engine = Engine(flags, profile.timing, profile.frontend, run.shape or profile.shape)
+        levels = Levels(engine)
+        done = replay(replace(run.load, seed=seed), engine, levels)
+        if not done.requests:
+            raise VtopError(
+                f"with {changes(run.flags, flags) or 'the recorded flags'} no request of {run.name} fits: "
+                f"{_longest(run.load):,} tokens are more than {flags.most_tokens():,}"
+            )
+        tries.append(simulated(done, levels, bounds))
+        span_s += done.span_s
+        refused, most = done.refused, max(most, levels.most_running)
+    return Simulated(mean_of(tries), tuple(tries), refused, most, span_s)
+
+
+def recorded_of(run: Run, bounds: Bounds | None) -> Measured:
+    """What the recording says of the same numbers."""
+    seen = run.observed
+    output = sum(ask.output_tokens for ask in run.load.asks)
+    return Measured(
+        output_per_s=output / seen.span_s if seen.span_s else None,
+        requests_per_s=len(run.load.asks) / seen.span_s if seen.span_s else None,
+        ttft_s=seen.ttft_s,
+        queue_s=seen.queue_s,
+        prefill_s=seen.prefill_s,
+        frontend_s=seen.frontend_s,
+        e2e_s=seen.e2e_s,
+        running=seen.running,
+        waiting=seen.waiting,
+        kv_ratio=seen.kv_ratio,
+        preemptions=None if seen.preemptions is None else float(seen.preemptions),
+        recomputed_ratio=seen.recomputed_ratio,
+        **of_answers(seen.answers, seen.span_s, bounds),
+    )
+
+
+def changes(before: Flags, after: Flags) -> str:
+    """The flags that differ, as they are typed."""
+    words = []
+    if after.kv_tokens != before.kv_tokens:
+        words.append(f"--kv-tokens {after.kv_tokens}")
+    for name in ("max_num_seqs", "max_num_batched_tokens"):
+        if getattr(after, name) != getattr(before, name):
+            words.append(f"{option(name)} {getattr(after, name)}")
+    return " ".join(words)
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """How far off the model is in one number. share: of the value; absolute: in its unit, of a value that was 0."""
+
+    number: Number
+    share: float
+    absolute: float
+
+    def doubt(self, one: Simulated, other: Simulated) -> float:
+        """How far off the difference of two simulations may be, in the number's unit."""
+        values = [getattr(side.measured, self.number.name) for side in (one, other)]
+        size = max((abs(value) for value in values if value is not None), default=0.0)
+        return max(self.share * size, self.absolute, _chance(self.number, one), _chance(self.number, other))
+
+
+def error_of(number: Number, recorded: float | None, before: Simulated, profile: Profile) -> Error | None:
+    """From this recording and from those that the profile was fitted on; None where neither says anything."""
+    found = getattr(before.measured, number.name)
+    fitted = typical(profile.residuals, number.residual) if number.residual and profile.residuals else None
+    if recorded is None or found is None:
+        return Error(number, fitted, 0.0) if fitted is not None else None
+    off = abs(found - recorded)
+    return Error(number, max(off / abs(recorded), fitted or 0.0), 0.0) if recorded else Error(number, 0.0, off)
+
+
+def typical(residuals: Sequence[Residual], name: str) -> float:
+    """The error of a profile on the recordings that it was fitted on, as a share: root of the mean square."""
+    return sqrt(sum(getattr(one, name) ** 2 for one in residuals) / len(residuals))
+
+
+def verdict_of(number: Number, difference: float | None, doubt: float | None) -> str:
+    """What may be said of a difference."""
+    if difference is None:
+        return UNKNOWN
+    if difference == 0:
+        return SAME
+    if doubt is None:
+        return NO_ERROR
+    if abs(difference) <= doubt:
+        return WITHIN
+    way = HIGHER if difference > 0 else LOWER
+    if number.better is None:
+        return way
+    return BETTER if way == number.better else WORSE
+
+
+def remarks(
+    run: Run, profile: Profile, before: Simulated, others: Sequence[tuple[Flags, Simulated]]
+) -> tuple[str, ...]:
+    """Where the answer leaves what the profile was fitted on, and what was left out of it."""
+    asks = run.load.asks
+    recorded = {
+        "prompt_tokens": [ask.prompt_tokens for ask in asks],
+        "output_tokens": [ask.output_tokens for ask in asks],
+        "kv_tokens": [run.flags.kv_tokens],
+        "max_num_batched_tokens": [run.flags.max_num_batched_tokens],
+        "in_flight": [before.most_running],
+    }
+    asked = {
+        "kv_tokens": [flags.kv_tokens for flags, _ in others],
+        "max_num_batched_tokens": [flags.max_num_batched_tokens for flags, _ in others],
+        "in_flight": [side.most_running for _, side in others],
+    }
+    found = []
+    if outside := _outside(recorded, profile.holds):
+        found.append(
+            f"this recording is beyond what {profile.name} was fitted on: {outside}; its error shows how far it holds"
+        )
+    reached = {
+        name: (min(low, *recorded[name]), max(high, *recorded[name])) for name, (low, high) in profile.holds.items()
+    }
+    if outside := _outside(asked, reached):
+        found.append(
+            f"beyond every recording that the model was held against: {outside}; its error may be larger there"
+        )
+    if run.shape is None:
+        found.append(f"the model's shape is not on record (--model-config tells it): that of {profile.name} taken")
+    elif run.shape != profile.shape:
+        found.append(f"{profile.name} was fitted on a model of another shape")
+    if run.name in {residual.run for residual in profile.residuals}:
+        found.append(f"{profile.name} was fitted on this run, too: its error on a run it has not seen is larger")
+    refused = max((side.refused for _, side in others), default=0)
+    if refused:
+        found.append(f"{refused} of {len(asks)} requests are longer than the pool or the model's length: left out")
+    return tuple(found)
+
+
+def _outside(values: Mapping[str, Sequence[float]], ranges: Mapping[str, tuple[float, float]]) -> str:
+    """What leaves the ranges, in words; a range that is not stated is not left."""
+    found = []
+    for name, given in values.items():
+        if name not in ranges:
+            continue
+        least, most = ranges[name]
+        if name == "in_flight":
+            least = 0.0  # fewer run at first and at last in every run
+        if beyond := sorted({value for value in given if not least <= value <= most}):
+            words = "running" if name == "in_flight" else name.replace("_", " ")
+            found.append(f"{words} {_span(beyond[0], beyond[-1])} ({_span(least, most)})")
+    return ", ".join(found)
+
+
+def _span(least: float, most: float) -> str:
+    return f"{least:,.0f}" if least == most else f"{least:,.0f}–{most:,.0f}"
+
+
+def _longest(load: Load) -> int:
+    return max(ask.prompt_tokens + ask.output_tokens for ask in load.asks)
+
+
+def _chance(number: Number, side: Simulated) -> float:
+    """How far a try lies from the mean of all, at most."""
+    mean = getattr(side.measured, number.name)
+    return max((abs(getattr(one, number.name) - mean) for one in side.tries), default=0.0)
+
+
+def _row(number: Number, recorded: Measured, before: Simulated, after: Simulated, profile: Profile) -> Row:
+    real = getattr(recorded, number.name)
+    one, other = getattr(before.measured, number.name), getattr(after.measured, number.name)
+    off = one - real if one is not None and real is not None else None
+    difference = other - one if one is not None and other is not None else None
+    known = error_of(number, real, before, profile)
+    doubt = known.doubt(before, after) if known is not None and difference is not None else None
+    return Row(
+        number=number,
+        recorded=real,
+        before=one,
+        error=off,
+        error_ratio=off / abs(real) if off is not None and real else None,
+        after=other,
+        difference=difference,
+        doubt=doubt,
+        verdict=verdict_of(number, difference, doubt),
+    )

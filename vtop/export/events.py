@@ -1,0 +1,32 @@
+"""The table of events: what happened in a session, as its list on the screen says it, from the beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vtop.export.table import Column, Row, Table
+from vtop.session.frame import Happening
+from vtop.session.session import Session
+
+EVENTS = Table(
+    "events",
+    "something that happened, in the order in which it became known",
+    (
+        Column("at_s", "number", "second of the session"),
+        Column("unix_s", "number", "the same instant by the wall clock"),
+        Column("kind", "text", "start, restart, outage, back, unhealthy, preemption, phase, mark, note, end"),
+        Column("text", "text", "in words"),
+    ),
+)
+
+
+def happenings(session: Session) -> list[Happening]:
+    """All of them; a frame has only the latest."""
+    known = [one for _, one in session._happenings]
+    return [one if isinstance(one, Happening) else one.told() for one in known]
+
+
+def events(session: Session) -> Iterator[Row]:
+    """The rows of EVENTS."""
+    for one in happenings(session):
+        yield one.at_s, session.start.unix_s + one.at_s, one.kind, one.text

@@ -1,0 +1,33 @@
+"""Lanes for things that overlap in time: each gets the lowest lane that is free when it begins."""
+
+from __future__ import annotations
+
+import heapq
+
+
+class Lanes:
+    def __init__(self) -> None:
+        self.count = 0
+        self._free: list[int] = []
+        self._free_from_s: list[float] = []  # by lane
+
+    def take(self, begin_s: float) -> int:
+        """A lane that nothing is on from `begin_s` on: the lowest, or a new one."""
+        busy: list[int] = []
+        lane: int | None = None
+        while self._free and lane is None:
+            lowest = heapq.heappop(self._free)
+            if self._free_from_s[lowest] <= begin_s:
+                lane = lowest
+            else:
+                busy.append(lowest)
+        for one in busy:
+            heapq.heappush(self._free, one)
+        if lane is None:
+            lane, self.count = self.count, self.count + 1
+            self._free_from_s.append(0.0)
+        return lane
+
+    def free(self, lane: int, end_s: float) -> None:
+        self._free_from_s[lane] = end_s
+        heapq.heappush(self._free, lane)

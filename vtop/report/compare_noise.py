@@ -1,0 +1,146 @@
+"""Noise: how far two numbers may lie apart although nothing changed, and the interval that follows for a difference.
+
+Without repeats the noise is that within a run. Both phases are cut into the same number of blocks, which are drawn
+anew with replacement, the same places in both, so that what belongs to a place in the phase (a start with empty
+queues) does not count as noise. The spread of the difference over these draws is its standard error; few blocks
+know it badly, for which Student's t and sqrt(k / (k - 1)) make up. With repeats the noise is that between runs, and a
+number is the mean over runs: the bootstrap of a mean has the closed form that is used here.
+
+    blocks: half = t(k - 1) x sqrt(k / (k - 1)) x sd(B* - A*)
+    runs:   half = t(a + b - 2) x s x sqrt(1 / a + 1 / b)          s: pooled over both sides
+
+The draws are the same in every process and for every numpy (its RandomState is frozen).
+Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 8; Hesterberg, What Teachers Should Know
+About the Bootstrap (2015), on few observations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64]
+Curve = NDArray[np.float64]  # rows of (value, how many at or below), ascending
+
+DRAWS: Final = 1000
+LEAST_BLOCKS: Final = 4  # of fewer, t and the blocks' likeness to one another are worth nothing
+EDGES: Final = 2048  # at which a distribution is looked at while it is drawn anew
+_ALL: Final = 0.98  # of the draws that must give a number
+
+
+@lru_cache(maxsize=64)
+def draws(blocks: int) -> Numbers:
+    """How often each block is drawn, for each of the draws."""
+    drawn = np.random.RandomState(blocks).multinomial(blocks, [1 / blocks] * blocks, size=DRAWS)
+    return np.asarray(drawn, dtype=np.float64)
+
+
+def of_sums(above: Sequence[float], below: Sequence[float]) -> Numbers:
+    """A ratio of two sums over blocks, drawn anew: a mean, a rate."""
+    drawn = draws(len(above))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray((drawn @ np.asarray(above)) / (drawn @ np.asarray(below)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Distribution:
+    """A distribution over blocks, drawn anew: how many lie at or below each of some values, in each of the draws."""
+
+    values: Numbers
+    next: NDArray[np.bool_]  # whether a value is the next after the one before it, or others lie between
+    counted: Numbers  # draws x values
+    totals: Numbers  # draws, with those that failed
+
+    def quantile(self, q: float) -> Numbers:
+        """One for each draw, by nearest rank; on a line where values lie between; inf where a failed one stands."""
+        if not len(self.values):
+            return np.full(DRAWS, math.nan)
+        rank = q * self.totals
+        reached = self.counted >= rank[:, None] - 1e-9
+        place, row = reached.argmax(axis=1), np.arange(DRAWS)
+        before = np.where(place > 0, self.counted[row, place - 1], 0.0)
+        step = self.counted[row, place] - before
+        part = np.divide(rank - before, step, out=np.ones(DRAWS), where=step > 0).clip(0.0, 1.0)
+        share = np.where(self.next[place], 1.0, part)
+        low = self.values[np.maximum(place - 1, 0)]
+        return np.where(reached[:, -1], low + share * (self.values[place] - low), math.inf)
+
+
+def of_curves(curves: Sequence[Curve], totals: Sequence[float]) -> Distribution:
+    """Of the curve and the total of each block."""
+    drawn, (values, following) = draws(len(curves)), _edges(curves)
+    below = np.stack([_at(curve, values) for curve in curves])
+    return Distribution(values, following, drawn @ below, drawn @ np.asarray(totals))
+
+
+def _edges(curves: Sequence[Curve]) -> tuple[Numbers, NDArray[np.bool_]]:
+    """All values, or some of them, which lie the denser the nearer to an end; and which of them follow one another."""
+    values = np.unique(np.concatenate([curve[:, 0] for curve in curves]))
+    if len(values) <= EDGES:
+        return values, np.ones(len(values), dtype=np.bool_)
+    counts = np.sum([_at(curve, values) for curve in curves], axis=0)
+    ends = math.log(counts[-1])
+    ranks = counts[-1] / (1 + np.exp(-np.linspace(-ends, ends, EDGES)))
+    found = np.searchsorted(counts, ranks).clip(0, len(values) - 1)
+    places = np.union1d(found, [0, len(values) - 1])
+    return values[places], np.diff(places, prepend=-1) == 1
+
+
+def _at(curve: Curve, edges: Numbers) -> Numbers:
+    """How many lie at or below each of some values."""
+    if not len(curve):
+        return np.zeros(len(edges))
+    place = np.searchsorted(curve[:, 0], edges, side="right")
+    return np.asarray(np.concatenate([[0.0], curve[:, 1]])[place])
+
+
+def between_blocks(a: Numbers, b: Numbers, blocks: int, confidence: float) -> float | None:
+    """Half the interval of the difference of two numbers drawn anew; None where too many draws gave none."""
+    difference = b - a if np.isfinite(a).any() and np.isfinite(b).any() else np.empty(0)
+    difference = difference[np.isfinite(difference)]
+    if blocks < LEAST_BLOCKS or len(difference) < _ALL * DRAWS:
+        return None
+    return student(blocks - 1, confidence) * math.sqrt(blocks / (blocks - 1)) * float(np.std(difference))
+
+
+def between_runs(a: Sequence[float], b: Sequence[float], confidence: float) -> float | None:
+    """Half the interval of the difference of two means over runs; a side with one run is taken to vary as the other."""
+    df = len(a) + len(b) - 2
+    if not a or not b or df < 1:
+        return None
+    squares = sum(float(np.sum((np.asarray(side) - np.mean(side)) ** 2)) for side in (a, b))
+    return student(df, confidence) * math.sqrt(squares / df * (1 / len(a) + 1 / len(b)))
+
+
+@lru_cache(maxsize=256)
+def student(df: int, confidence: float) -> float:
+    """The t that |T| stays below with so much confidence, for so many degrees of freedom."""
+    low, high = 0.0, 1.0
+    while _within(high, df) < confidence:
+        low, high = high, high * 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, df) < confidence else (low, middle)
+    return high
+
+
+def _within(t: float, df: int) -> float:
+    """P(|T| < t). Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4."""
+    angle = math.atan(t / math.sqrt(df))
+    cos2 = math.cos(angle) ** 2
+    odd = df % 2
+    term = total = 1.0
+    for k in range(3 if odd else 2, df, 2):
+        term *= cos2 * (k - 1) / k
+        total += term
+    if not odd:
+        return math.sin(angle) * total
+    if df == 1:
+        return 2 * angle / math.pi
+    return 2 / math.pi * (angle + math.sin(angle) * math.cos(angle) * total)

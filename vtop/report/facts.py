@@ -1,0 +1,122 @@
+"""The facts box: what was watched, with what, for how long, and how well."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from vtop import units
+from vtop.report.model import Report
+from vtop.report.numbers import counted
+
+
+def facts(report: Report) -> tuple[tuple[str, str], ...]:
+    """Names and values; a name whose value is not known is left out."""
+    found = [
+        ("recorded", _when(report)),
+        ("server", _servers(report)),
+        ("model", _models(report)),
+        ("KV pool", _pool(report)),
+        ("GPU", _cards(report)),
+        ("load", _load(report)),
+        ("duration", _duration(report)),
+        ("samples", _samples(report)),
+        ("sampling error", _error(report)),
+        ("failed requests", _failed(report)),
+        ("preemptions", units.count(report.run.preemptions) if report.run is not None else None),
+    ]
+    return tuple((name, value) for name, value in found if value is not None)
+
+
+def _when(report: Report) -> str:
+    begun = datetime.fromtimestamp(report.start_unix_s, UTC)
+    origin = f"; {report.origin}" if report.origin is not None else ""
+    return f"{begun:%Y-%m-%d %H:%M:%S} UTC, by vtop {report.vtop}{origin}"
+
+
+def _servers(report: Report) -> str | None:
+    found = []
+    for one in report.servers:
+        version = f"vLLM {one.version}" if one.version is not None else "version not known"
+        engines = f", {one.engines} engines" if one.engines > 1 else ""
+        found.append(f"{one.url} ({version}{engines})")
+    return "; ".join(found) or None
+
+
+def _models(report: Report) -> str | None:
+    names = sorted({name for one in report.servers for name in one.models})
+    longest = sorted({one.max_model_len for one in report.servers if one.max_model_len is not None})
+    if not names:
+        return None
+    return ", ".join(names) + (f", max_model_len {'/'.join(f'{n:,}' for n in longest)}" if longest else "")
+
+
+def _pool(report: Report) -> str | None:
+    pool = report.pool
+    if pool is None or pool.pool_tokens is None:
+        return None
+    said = f"{units.count(pool.pool_tokens)} tokens"
+    if pool.pool_bytes is not None:
+        said = f"{units.bytes_(pool.pool_bytes)}, {said}"
+    if pool.block_size is not None:
+        said += f" in blocks of {pool.block_size}"
+    if pool.max_concurrency is not None:
+        said += f"; holds {units.number(pool.max_concurrency)} requests of full length"
+    if pool.prefix_caching is not None:
+        said += f"; prefix caching {'on' if pool.prefix_caching else 'off'}"
+    return said
+
+
+def _cards(report: Report) -> str | None:
+    cards = counted(report.cards)
+    if not cards:
+        return report.gpu_note
+    names: dict[str, int] = {}
+    for card in cards:
+        names[card.name or "not named"] = names.get(card.name or "not named", 0) + 1
+    said = ", ".join(f"{count} × {name}" if count > 1 else name for name, count in names.items())
+    memory = cards[0].mem_total_bytes
+    if memory is not None:
+        said += f", {units.bytes_(memory)}"
+    return said + (f", limit {units.watts(report.power_limit_w)}" if report.power_limit_w is not None else "")
+
+
+def _load(report: Report) -> str | None:
+    loads = [phase.load for phase in report.phases if phase.load is not None]
+    if loads:
+        return "vtop's own: " + "; ".join(load.spec for load in loads)
+    return "not vtop's own" if report.phases else "no request ran"
+
+
+def _duration(report: Report) -> str:
+    run = report.run
+    whole = units.clock(report.seconds)
+    if run is None:
+        return whole
+    many = f"{len(report.phases)} phases" if len(report.phases) > 1 else "one phase"
+    return f"{whole}, of which {units.clock(run.begin_s)}–{units.clock(run.end_s)} in {many}"
+
+
+def _samples(report: Report) -> str | None:
+    said = "; ".join(f"{one.pages:,} pages in {units.clock(one.seconds)}" for one in report.sampling)
+    run = report.run
+    if not said:
+        return "none"
+    return said + (f", {run.power_w.n:,} readings of the GPU" if run is not None and run.power_w.n else "")
+
+
+def _error(report: Report) -> str | None:
+    said = [
+        f"interval p50 {one.apart_p50_s:.4f} s, p99 {one.apart_p99_s:.4f} s (asked {one.interval_s:g} s); error "
+        f"p50 {units.seconds(one.error_p50_s)}, p99 {units.seconds(one.error_p99_s)}"
+        for one in report.sampling
+        if one.apart_p50_s is not None and one.apart_p99_s is not None
+    ]
+    return "; ".join(said) or None
+
+
+def _failed(report: Report) -> str | None:
+    loads = [phase.load for phase in report.phases if phase.load is not None]
+    if not loads:
+        return None
+    failed = sum(load.failed for load in loads)
+    return f"{failed:,} / {sum(load.done + load.failed for load in loads):,}"

@@ -1,0 +1,206 @@
+"""A report: what one recording says, as plain frozen records, made by asking the session and by nothing else.
+
+`build` reads a recording to its end and asks the session for a frame of the whole run, of each phase and of each
+phase's steady part; every number in a report stands in one of these frames. Findings, doubts and steps are sentences
+with the numbers they rest on. The writers (html, markdown, json, terminal) and `vtop compare` read this and no more.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from vtop.recording import FileRecording, Recording
+from vtop.report.numbers import Numbers, numbers
+from vtop.report.phases import Pages, Question, Stretch, stretches
+from vtop.session import distribution
+from vtop.session.analysis import Growth, Staircase
+from vtop.session.charts import charts
+from vtop.session.distribution import Distribution
+from vtop.session.frame import Charts, Frame, GpuPart, Happening, Kv, LoadPart, ServerPart, View
+from vtop.session.sampling import Sampling, sampling
+from vtop.session.session import Session
+from vtop.session.window import window
+
+COLUMNS = 240  # of the figures of the whole session
+ZOOM_S = 140.0  # of the preemption cycle
+ZOOM_FALLS = 12  # preemptions that it shows, at most
+_SLICE = 500
+
+Ask = Callable[[Question], Frame]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Phase:
+    """A stretch of the session under one load: its numbers as a whole, and of its steady part."""
+
+    name: str  # a load's words, a mark's text, or what was asked for
+    label: str  # the same in short, for axes: c=64
+    source: str  # load, asked, mark, activity
+    begin_s: float
+    end_s: float
+    load: LoadPart | None  # at its end
+    whole: Numbers | None  # None: no two pages cover it
+    steady: Numbers | None
+    distributions: tuple[Distribution, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Report:
+    """What one recording says."""
+
+    file: str  # its name, without folders
+    vtop: str  # that recorded it
+    origin: str | None  # set when it was not made by attaching to a server
+    start_unix_s: float
+    seconds: float  # of the recording, to its last line
+    closed: bool  # in good order
+    faults: tuple[str, ...]  # what was wrong with its lines, the first of it
+    backward: int  # lines whose time was earlier than that of the line before
+    servers: tuple[ServerPart, ...]
+    pool: Kv | None
+    cards: tuple[GpuPart, ...]
+    gpu_note: str | None
+    power_limit_w: float | None
+    sampling: tuple[Sampling, ...]  # a server each, over the run
+    run: Numbers | None  # from the first phase to the last; None where no request ran
+    phases: tuple[Phase, ...]
+    staircase: Staircase
+    growth: Growth
+    happenings: tuple[Happening, ...]
+    timeline: Charts | None  # the whole recording
+    zoom: Charts | None  # some preemptions, page by page
+
+
+def build(recording: Recording, file: str, asked: Sequence[Stretch] = ()) -> Report:
+    """The report of a recording, read to its present end. Raises VtopError for a phase asked for beyond it."""
+    session = read(recording)
+    faults, backward = (recording.faults, recording.backward) if isinstance(recording, FileRecording) else ([], 0)
+    return replace(of_session(session, file, asked), faults=tuple(faults), backward=backward)
+
+
+def read(recording: Recording) -> Session:
+    """A session of a recording, read to its present end."""
+    session = Session(recording.start)
+    collecting = gc.isenabled()
+    gc.disable()  # nothing made here is garbage
+    try:
+        while events := recording.take(_SLICE):
+            for event in events:
+                session.apply(event)
+    finally:
+        if collecting:
+            gc.enable()
+    return session
+
+
+def of_session(session: Session, file: str, asked: Sequence[Stretch] = ()) -> Report:
+    pages = Pages(session.servers)
+    found = stretches(session, asked)
+
+    @cache
+    def ask(question: Question) -> Frame:
+        return session.frame(question.now_s, View(window_s=question.window_s, columns=1, whole=True))
+
+    phases = labelled([_phase(session, pages, ask, one) for one in found])
+    question = pages.covering(found[0].begin_s, max(one.end_s for one in found)) if found else None
+    frame = ask(question) if question is not None else None
+    last = session.frame(session.end_s, View(window_s=max(session.end_s, 1.0), columns=COLUMNS, whole=True))
+    spoken = frame or last
+    return Report(
+        file=file.encode("utf-8", "replace").decode(),  # a file's name may be no text
+        vtop=session.start.vtop,
+        origin=session.start.origin,
+        start_unix_s=session.start.unix_s,
+        seconds=session.end_s,
+        closed=session.finished,
+        faults=(),
+        backward=0,
+        servers=spoken.servers,
+        pool=spoken.kv,
+        cards=spoken.gpus.cards,
+        gpu_note=spoken.gpus.note,
+        power_limit_w=spoken.gpus.power_limit_w,
+        sampling=_sampled(session, question),
+        run=numbers(frame, _only(phases), question.begin_s, question.end_s) if frame and question else None,
+        phases=phases,
+        staircase=spoken.staircase,
+        growth=spoken.growth,
+        happenings=last.happenings,
+        timeline=last.charts if pages.at_s else None,
+        zoom=_zoom(session, pages, spoken.staircase),
+    )
+
+
+def labelled(phases: Sequence[Phase]) -> tuple[Phase, ...]:
+    """Phases with short names that tell them apart: what they aim at, or their name, with a number where it must be."""
+    short = [_target(phase.load) or phase.name for phase in phases]
+    many = {word for word in short if short.count(word) > 1}
+    return tuple(
+        replace(phase, label=f"{word} #{short[: at + 1].count(word)}" if word in many else word)
+        for at, (phase, word) in enumerate(zip(phases, short, strict=True))
+    )
+
+
+def _target(load: LoadPart | None) -> str | None:
+    if load is None:
+        return None
+    if load.rate_per_s is not None:
+        return f"{load.rate_per_s:g}/s"
+    return f"c={load.concurrency}" if load.concurrency is not None else None
+
+
+def _phase(session: Session, pages: Pages, ask: Ask, of: Stretch) -> Phase:
+    # in order of time, as a session answers quickest
+    steady = _numbers(ask, pages.within(*of.steady), None)
+    whole = pages.covering(of.begin_s, of.end_s, of.until_s)
+    if whole is not None:
+        ask(whole)
+    load = session.load.part_of(of.load, session.end_s) if of.load is not None else None
+    return Phase(
+        name=of.name,
+        label=of.name,
+        source=of.source,
+        begin_s=of.begin_s,
+        end_s=of.end_s,
+        load=load,
+        whole=_numbers(ask, whole, load),
+        steady=steady,
+        distributions=_distributions(session, of, whole),
+    )
+
+
+def _numbers(ask: Ask, question: Question | None, load: LoadPart | None) -> Numbers | None:
+    return numbers(ask(question), load, question.begin_s, question.end_s) if question is not None else None
+
+
+def _only(phases: Sequence[Phase]) -> LoadPart | None:
+    """The own load of a run with one phase: only then are its times those of the whole run."""
+    return phases[0].load if len(phases) == 1 else None
+
+
+def _distributions(session: Session, of: Stretch, whole: Question | None) -> tuple[Distribution, ...]:
+    if of.load is not None:
+        return distribution.of_load(session.load, of.load, session.end_s)
+    return distribution.of_window(window(session.servers, whole.now_s, whole.window_s)) if whole is not None else ()
+
+
+def _sampled(session: Session, question: Question | None) -> tuple[Sampling, ...]:
+    begin_s, end_s = (question.begin_s, question.end_s) if question is not None else (0.0, session.end_s)
+    return sampling(session.servers, begin_s, end_s)
+
+
+def _zoom(session: Session, pages: Pages, stair: Staircase) -> Charts | None:
+    """From a little before the first preemption, a column a page."""
+    if len(stair.events) < 2:
+        return None
+    begin_s = max(0.0, stair.events[0].at_s - 5.0)
+    until_s = stair.events[min(len(stair.events), ZOOM_FALLS) - 1].at_s + 5.0
+    question = pages.within(begin_s, min(until_s, begin_s + ZOOM_S))
+    if question is None:
+        return None
+    columns = max(2, round(question.window_s / session.start.interval_s))
+    view = View(window_s=columns * session.start.interval_s, columns=columns)
+    return charts(session.servers, session.cards, (), question.now_s, view)

@@ -1,0 +1,254 @@
+"""The numbers of one stretch under the names that a report, its JSON, `--expect` and a comparison use.
+
+They are a frame's, renamed and set in order; nothing is computed here. Where vtop's own load ran, times are those of
+its requests (exact, from sent, network included); else the server's histograms, which tell in which bucket a
+percentile lies. `server` has the histograms in either case.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from vtop.metrics.histogram import Range
+from vtop.session.analysis import (
+    Energy,
+    KvAccount,
+    OwnTtft,
+    Pressure,
+    Queueing,
+    Recompute,
+    Roofline,
+    Tail,
+    Verdict,
+    WallClock,
+)
+from vtop.session.frame import Frame, Gauge, GpuPart, Latency, LoadPart, PrefixCache, Quantiles, Slo
+
+# an exact value; the bucket it lies in; "failed" where a failed request stands there; None: not known or too few
+Percentile = float | Range | str | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Times:
+    """One latency of n requests (or tokens): the exact mean and the percentiles."""
+
+    whose: str  # own requests; of the server's histograms: first token, every token, finished
+    n: float
+    failed: int
+    mean_s: float | None
+    p50_s: Percentile
+    p90_s: Percentile
+    p99_s: Percentile
+    p999_s: Percentile
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Level:
+    """A number that is looked at once per page (or reading), over the n of them."""
+
+    mean: float | None
+    median: float | None
+    low: float | None
+    peak: float | None
+    n: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KvUse:
+    """KV blocks held by live requests, as a share of the pool: of the fullest engine, over n pages."""
+
+    mean_ratio: float | None
+    median_ratio: float | None
+    low_ratio: float | None
+    peak_ratio: float | None
+    n: int
+    pool_tokens: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """What TTFT was made of, for the n requests that finished: queue + prefill + frontend = total; means.
+
+    network_s is between that total and what vtop's own requests saw, where only they were served.
+    """
+
+    n: float
+    queue_s: float | None
+    prefill_s: float | None
+    frontend_s: float | None
+    total_s: float | None
+    network_s: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Numbers:
+    begin_s: float  # of the window: its first page
+    end_s: float  # its last
+    seconds: float
+    pages: int
+    finished: float | None  # as the server counts
+    finished_per_s: float | None
+    sent: int | None  # of vtop's own load, warm-up left out
+    failed: int | None
+    unfinished: int | None
+    failed_by_class: tuple[tuple[str, int], ...]
+    output_tokens: float | None  # generated, as the server counts
+    output_per_s: float | None  # of the own load without its ramp and drain where it ran, else the server's
+    output_from: str | None
+    generation_per_s: float | None  # the server's: output_tokens / seconds
+    prompt_tokens: float | None
+    prompt_per_s: float | None
+    preemptions: float | None
+    running: Level
+    waiting: Level
+    kv: KvUse
+    parts: Parts
+    ttft: Times | None
+    itl: Times | None
+    tpot: Times | None
+    e2e: Times | None
+    server: tuple[tuple[str, Times], ...]  # every latency that the server exports
+    itl_is_chunks: bool  # some gaps of the own load could not be split into tokens
+    slo: Slo | None
+    tokens_per_step: float | None  # decode + prefill; recomputed tokens are in neither
+    decode_per_step: float | None
+    prefill_per_step: float | None
+    steps: float
+    prefix_cache: PrefixCache
+    power_w: Level  # of the cards counted; of several the mean alone, as peaks need not coincide
+    power_limit_w: float | None
+    temp_high_c: float | None
+    account: KvAccount
+    recompute: Recompute
+    queueing: Queueing
+    wallclock: WallClock
+    tail: Tail
+    energy: Energy
+    roofline: Roofline
+    own_ttft: OwnTtft | None
+    pressure: Pressure | None
+    verdict: Verdict
+
+
+def numbers(frame: Frame, load: LoadPart | None, begin_s: float, end_s: float) -> Numbers:
+    """Of a frame whose window is begin_s to end_s; `load`: the phase of vtop's own load that filled it, at its end."""
+    server = {row.name: _of_server(row) for row in frame.latencies}
+    own_rate = load.output_per_s if load is not None else None
+    cards = counted(frame.gpus.cards)
+    return Numbers(
+        begin_s=begin_s,
+        end_s=end_s,
+        seconds=frame.window_s,
+        pages=frame.requests.running.n,
+        finished=frame.requests.finished.in_window,
+        finished_per_s=frame.requests.finished.per_s,
+        sent=load.sent if load is not None else None,
+        failed=load.failed if load is not None else None,
+        unfinished=load.unfinished if load is not None else None,
+        failed_by_class=load.failed_by_class if load is not None else (),
+        output_tokens=frame.generation_tokens.in_window,
+        output_per_s=own_rate if own_rate is not None else frame.generation_tokens.per_s,
+        output_from=_output_from(own_rate, frame.generation_tokens.per_s),
+        generation_per_s=frame.generation_tokens.per_s,
+        prompt_tokens=frame.prompt_tokens.in_window,
+        prompt_per_s=frame.prompt_tokens.per_s,
+        preemptions=frame.preemption.count.in_window,
+        running=_level(frame.requests.running),
+        waiting=_level(frame.requests.waiting),
+        kv=_kv(frame),
+        parts=_parts(frame),
+        ttft=_of_own(load.ttft) if load is not None else server.get("TTFT"),
+        itl=_of_own(load.itl) if load is not None else server.get("ITL"),
+        tpot=_of_own(load.tpot) if load is not None else server.get("TPOT"),
+        e2e=_of_own(load.e2e) if load is not None else server.get("e2e"),
+        server=tuple(server.items()),
+        itl_is_chunks=load.itl_is_chunks if load is not None else False,
+        slo=load.slo if load is not None else None,
+        tokens_per_step=frame.iteration.tokens,
+        decode_per_step=frame.iteration.decode,
+        prefill_per_step=frame.iteration.prefill,
+        steps=frame.iteration.steps,
+        prefix_cache=frame.prefix_cache,
+        power_w=_power(cards),
+        power_limit_w=frame.gpus.power_limit_w,
+        temp_high_c=max((card.temp_high_c for card in cards if card.temp_high_c is not None), default=None),
+        account=frame.account,
+        recompute=frame.recompute,
+        queueing=frame.queueing,
+        wallclock=frame.wallclock,
+        tail=frame.tail,
+        energy=frame.energy,
+        roofline=frame.roofline,
+        own_ttft=frame.own_ttft,
+        pressure=frame.pressure,
+        verdict=frame.verdict,
+    )
+
+
+def counted(cards: tuple[GpuPart, ...]) -> tuple[GpuPart, ...]:
+    """The cards in use by a watched server where NVML tells, else all of the host."""
+    return tuple(card for card in cards if card.serving) or cards
+
+
+def _output_from(own: float | None, server: float | None) -> str | None:
+    if own is not None:
+        return "own requests, ramp and drain left out"
+    return "the server's counter" if server is not None else None
+
+
+def _of_own(of: Quantiles) -> Times:
+    return Times(
+        whose="own requests",
+        n=of.n + of.failed,
+        failed=of.failed,
+        mean_s=of.mean_s,
+        p50_s=_exact(of.p50_s),
+        p90_s=_exact(of.p90_s),
+        p99_s=_exact(of.p99_s),
+        p999_s=_exact(of.p999_s),
+    )
+
+
+def _exact(value: float | None) -> Percentile:
+    return "failed" if value == math.inf else value
+
+
+def _of_server(row: Latency) -> Times:
+    return Times(row.cohort, row.n, 0, row.mean_s, row.p50, row.p90, row.p99, row.p999)
+
+
+def _level(of: Gauge) -> Level:
+    return Level(mean=of.mean, median=of.median, low=of.low, peak=of.high, n=of.n)
+
+
+def _kv(frame: Frame) -> KvUse:
+    used = frame.kv.used
+    return KvUse(
+        mean_ratio=used.mean,
+        median_ratio=used.median,
+        low_ratio=used.low,
+        peak_ratio=used.high,
+        n=used.n,
+        pool_tokens=frame.kv.pool_tokens,
+    )
+
+
+def _parts(frame: Frame) -> Parts:
+    of = frame.ttft
+    return Parts(
+        n=of.finished,
+        queue_s=of.queue_s,
+        prefill_s=of.prefill_s,
+        frontend_s=of.frontend_s,
+        total_s=of.total_s,
+        network_s=frame.own_ttft.network_s if frame.own_ttft is not None else None,
+    )
+
+
+def _power(cards: tuple[GpuPart, ...]) -> Level:
+    if len(cards) == 1:
+        return _level(cards[0].power)
+    means = [card.power.mean for card in cards if card.power.mean is not None]
+    whole = sum(means) if means and len(means) == len(cards) else None
+    return Level(mean=whole, median=None, low=None, peak=None, n=min((card.power.n for card in cards), default=0))

@@ -1,0 +1,205 @@
+"""Whether the run can be believed: what makes its numbers weaker than they look, each check with what it saw.
+
+fine: looked at, and nothing is wrong. doubt: something is, and the sentence says how much. unknown: there is nothing to
+judge by (no load of vtop's own, no counter). None of it changes a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from vtop import units
+from vtop.report.model import Phase, Report
+from vtop.report.numbers import Numbers
+from vtop.samples import samples_needed
+
+WARM: Final = 0.01  # of the prompt tokens found in the prefix cache
+FOREIGN: Final = 0.02  # of the finished requests
+ENOUGH_PAGES: Final = 10  # in a steady part
+SLOW: Final = 0.1  # of the interval: an error of the sampling beyond it
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    state: str  # fine, doubt, unknown
+    sentence: str
+
+
+def checks(report: Report) -> tuple[Check, ...]:
+    return tuple(rule(report) for rule in RULES)
+
+
+def client(report: Report) -> Check:
+    """Whether the numbers are the client's rather than the server's."""
+    loads = [(phase, phase.load) for phase in report.phases if phase.load is not None]
+    if not loads:
+        return Check("client-limited", "unknown", "No load of vtop's own: whether its clients kept up is not known.")
+    limited = [f"{phase.label}: {load.limited}" for phase, load in loads if load.limited is not None]
+    if limited:
+        return Check("client-limited", "doubt", "The client may be the bottleneck. " + "; ".join(limited) + ".")
+    late = [load.late_p99_s for _, load in loads if load.late_p99_s is not None]
+    said = f" p99 of the lateness of a request is {units.seconds(max(late))} at worst." if late else ""
+    return Check("client-limited", "fine", f"The client kept up.{said}")
+
+
+def steady(report: Report) -> Check:
+    """Whether the queue was the same at the end of each steady part as at its begin."""
+    known = [(phase, phase.steady) for phase in report.phases if phase.steady is not None]
+    trends = [(phase, of.queueing) for phase, of in known if of.queueing.trend is not None]
+    moving = [
+        f"{phase.label}: {one.trend} by {units.number(abs(one.slope_per_s or 0.0) * 60)} a minute (p {one.p_value:.2g})"
+        for phase, one in trends
+        if one.trend != "steady" and one.p_value is not None
+    ]
+    if moving:
+        said = "The queue moves within the steady part, so a mean depends on how long one looks. "
+        return Check("unsteady", "doubt", said + "; ".join(moving) + ".")
+    if not trends:
+        return Check("unsteady", "unknown", "The phases are too short for a trend.")
+    return Check("unsteady", "fine", f"The queue has no trend in the steady part of {_phases(trends)}.")
+
+
+def warm(report: Report) -> Check:
+    """Whether the prefix cache did some of the work."""
+    found, judged = [], 0
+    for phase, of in _whole(report):
+        hit = of.prefix_cache.hit_ratio
+        if of.prefix_cache.asked_tokens is not None:
+            judged += 1
+        if hit is not None and hit >= WARM:
+            found.append(f"{phase.label}: {units.percent(hit)} of the prompt tokens")
+        elif phase.load is not None and phase.load.cached_tokens:
+            found.append(f"{phase.label}: {phase.load.cached_tokens:,} tokens, as the answers say")
+    if found:
+        return Check("cache-warm", "doubt", "Prompts were found in the prefix cache. " + "; ".join(found) + ".")
+    if not judged:
+        return Check("cache-warm", "unknown", "The server does not count prefix cache hits.")
+    return Check("cache-warm", "fine", "No prompt was found in the prefix cache.")
+
+
+def enough(report: Report) -> Check:
+    """Whether there are samples enough for what is shown."""
+    requests = [
+        f"{phase.label} {units.count(of.ttft.n)}"
+        for phase, of in _whole(report)
+        if of.ttft is not None and of.ttft.n < samples_needed(0.99)
+    ]
+    pages = [
+        f"{phase.label} {phase.steady.pages if phase.steady is not None else 0}"
+        for phase in report.phases
+        if phase.steady is None or phase.steady.pages < ENOUGH_PAGES
+    ]
+    few = [f"Requests, of which p99 needs {samples_needed(0.99)}: {', '.join(requests)}."] if requests else []
+    few += [f"Pages in the steady part, of which {ENOUGH_PAGES} are few: {', '.join(pages)}."] if pages else []
+    if few:
+        return Check("too few samples", "doubt", " ".join(few))
+    if not report.phases:
+        return Check("too few samples", "doubt", "No request ran.")
+    return Check(
+        "too few samples", "fine", f"Every phase has {samples_needed(0.99)} requests and {ENOUGH_PAGES} pages."
+    )
+
+
+def foreign(report: Report) -> Check:
+    """Whether others were served besides vtop's own load."""
+    known = [(phase, of, of.own_ttft) for phase, of in _whole(report) if phase.load is not None]
+    if not any(own is not None for _, _, own in known):
+        return Check("foreign traffic", "unknown", "No load of vtop's own: whose requests these are is not known.")
+    found = [
+        f"{phase.label}: {units.count(own.foreign)} of {units.count(of.finished)} finished requests are not vtop's"
+        for phase, of, own in known
+        if own is not None and own.foreign > max(1.0, FOREIGN * (of.finished or 0.0))
+    ]
+    if found:
+        return Check("foreign traffic", "doubt", "; ".join(found) + ".")
+    return Check("foreign traffic", "fine", "The server finished no requests but vtop's.")
+
+
+def clocks(report: Report) -> Check:
+    """Whether instants and durations can be trusted."""
+    found = []
+    for one in report.sampling:
+        if one.error_p99_s is not None and one.error_p99_s > SLOW * one.interval_s:
+            asked, error = units.seconds(one.interval_s), units.seconds(one.error_p99_s)
+            found.append(f"pages were {error} off the asked-for {asked} (p99)")
+    if report.backward:
+        found.append(f"{report.backward:,} lines of the recording go back in time")
+    if any(server.uptime_s == 0.0 for server in report.servers):
+        found.append("the server says that it started later than now: its clock and this one differ")
+    for phase, of in _whole(report):
+        if of.parts.frontend_s == 0.0 and of.parts.n:
+            found.append(f"{phase.label}: e2e is shorter than its parts, so the server's wall clock was set meanwhile")
+    if found:
+        return Check("clock trouble", "doubt", "; ".join(found) + ".")
+    return Check("clock trouble", "fine", "Pages came when they were due, and no clock went back.")
+
+
+def gaps(report: Report) -> Check:
+    """Whether something is missing in between."""
+    found = [
+        f"{len(one.gaps)} gaps, {units.seconds(one.gap_s)} in all, {one.outages} stretches without a page"
+        for one in report.sampling
+        if one.gaps
+    ]
+    if found:
+        return Check("gaps", "doubt", "; ".join(found) + ". Counters bridge them, gauges and charts do not.")
+    if not report.sampling:
+        return Check("gaps", "doubt", "There is no page.")
+    pages = sum(one.pages for one in report.sampling)
+    return Check("gaps", "fine", f"{pages:,} pages without a gap.")
+
+
+def restarts(report: Report) -> Check:
+    count = sum(one.restarts for one in report.sampling)
+    if count:
+        times = "once" if count == 1 else f"{count} times"
+        said = f"The server restarted {times}: what it did in between is not known."
+        return Check("restarts", "doubt", said)
+    return Check("restarts", "fine", "The server did not restart.")
+
+
+def answers(report: Report) -> Check:
+    """Whether the requests did what was asked of them."""
+    loads = [phase.load for phase in report.phases if phase.load is not None]
+    if not loads:
+        return Check("answers", "unknown", "No load of vtop's own: failed requests are not seen.")
+    found = []
+    for name, count in (
+        ("failed", sum(load.failed for load in loads)),
+        ("were broken off at the end of a phase", sum(load.unfinished for load in loads)),
+        ("had a prompt of another length than asked", sum(load.wrong_length for load in loads)),
+    ):
+        if count:
+            found.append(f"{count:,} {name}")
+    if any(load.itl_is_chunks for load in loads):
+        found.append("some gaps hold more tokens than the server says: ITL is between chunks")
+    done = sum(load.done for load in loads)
+    if found:
+        return Check("answers", "doubt", f"Of {done:,} answered requests and more: " + "; ".join(found) + ".")
+    return Check("answers", "fine", f"All {done:,} requests were answered in full.")
+
+
+def whole(report: Report) -> Check:
+    """Whether the recording is all there."""
+    if report.faults:
+        more = f" and {len(report.faults) - 1} more" if len(report.faults) > 1 else ""
+        return Check("recording", "doubt", f"{report.faults[0]}{more}.")
+    if not report.closed:
+        return Check("recording", "doubt", "The recording has no end: it was broken off, or is still being written.")
+    return Check("recording", "fine", "The recording was closed in good order.")
+
+
+RULES: Final[tuple[Callable[[Report], Check], ...]] = (
+    client, steady, warm, enough, foreign, clocks, gaps, restarts, answers, whole,
+)  # fmt: skip
+
+
+def _whole(report: Report) -> list[tuple[Phase, Numbers]]:
+    return [(phase, phase.whole) for phase in report.phases if phase.whole is not None]
+
+
+def _phases(of: Iterable[tuple[Phase, object]]) -> str:
+    return ", ".join(phase.label for phase, _ in of)
