@@ -60,7 +60,7 @@ def test_a_package_that_is_not_there_is_said(tmp_path: Path, package: str, endin
     words = [sys.executable, "-c", code, "report", "sweep_c64", "-o"]
     done = subprocess.run([*words, f"x.{ending}"], capture_output=True, cwd=tmp_path, check=False)
     assert done.stderr.decode() == (
-        f"vtop: {ending} needs the package {package}: pip install 'vtop[report]'; md needs none\n"
+        f"vtop: {ending} needs the package {package}, which vtop installs with itself; md and json need none\n"
     )
     assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
     for other in ("md", "json"):

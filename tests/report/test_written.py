@@ -5,6 +5,7 @@ VTOP_WRITE=1 rewrites the golden files and the schema; look at what changed.
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -18,7 +19,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from tests.report.reports import NAMES, report_of
+from tests.report.reports import NAMES, made, path_of, report_of
 from vtop.report import schema
 from vtop.report.contents import document
 from vtop.report.document import Document
@@ -189,3 +190,14 @@ def test_what_cannot_be_drawn_is_said() -> None:
     written = markdown(document([report_of("sweep_c64")]))
     assert "The staircase: fewer than two preemptions." in written
     assert "Queue against prefill: it takes two or more loads" in written
+
+
+@pytest.mark.parametrize("pages", [2, 3, 12])
+def test_a_recording_of_a_few_pages_has_figures_too(tmp_path: Path, pages: int) -> None:
+    whole = gzip.decompress(path_of("overload_loaded").read_bytes()).splitlines(keepends=True)
+    scrapes = [at for at, line in enumerate(whole) if b'"type":"scrape"' in line]
+    cut = tmp_path / "cut.jsonl"
+    cut.write_bytes(b"".join(whole[: scrapes[pages] + 1]))
+    drawn = html(document([made(cut)]))
+    assert "<svg" in drawn
+    assert "NaN" not in drawn

@@ -77,3 +77,10 @@ def test_the_share_in_buckets_is_known_at_their_bounds() -> None:
     found = {one.name: one for one in of_window(window(log.session().servers, 1.1, 10.0))}
     assert (found["TTFT"].n, found["TTFT"].whose) == (3, "buckets")
     assert found["TTFT"].points == ((0.01, 0.0), (0.1, 2 / 3), (1.0, 2 / 3), (10.0, 2 / 3))
+
+
+def test_a_curve_of_few_values_has_each_of_them_once() -> None:
+    spread = Spread()
+    spread.add_all_us((30, 10, 10, 20))
+    assert spread.curve(1 << 60) == [(1e-5, 0.5), (2e-5, 0.75), (3e-5, 1.0)]
+    assert Spread().curve(200) == []

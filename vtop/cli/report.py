@@ -62,9 +62,8 @@ def report(
             write(output, _bytes(written, made, outcomes))
             click.echo(str(output), err=True)
     except ModuleNotFoundError as error:
-        raise VtopError(
-            f"{written} needs the package {error.name}: pip install 'vtop[report]'; md needs none"
-        ) from error
+        needed = f"{written} needs the package {error.name}, which vtop installs with itself; md and json need none"
+        raise VtopError(needed) from error
     for outcome in outcomes:
         if expect.CODES[outcome.result]:
             click.echo(

@@ -89,7 +89,7 @@ class Engine:
         return self._may_plan and (self.scheduler.has_requests or bool(self._input))
 
     def _launch(self, plan: Plan) -> None:
-        launched_s = self.now_s + self.card.launch_s(plan)
+        launched_s = self.now_s + self.card.launch_s(plan, self.now_s)
         begin_s = max(self.now_s, self._card_free_s)
         took_s = self.card.step_s(plan, begin_s - self._card_free_s)
         self._card_free_s = max(launched_s, begin_s + took_s)

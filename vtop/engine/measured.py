@@ -111,10 +111,13 @@ def answer_of(request: Request) -> Answer:
     )
 
 
-def simulated(replayed: Replayed, levels: Levels, bounds: Bounds | None) -> Measured:
-    """What a replay amounted to. It had at least one request that was not refused."""
+def simulated(replayed: Replayed, levels: Levels, bounds: Bounds | None, counted: int | None = None) -> Measured:
+    """What a replay amounted to. It had at least one request that was not refused.
+
+    counted: how many of the first to finish the server's own means are over; None: all.
+    """
     requests = replayed.requests
-    means = measures(requests)
+    means = measures(requests[:counted])
     running, waiting, kv_ratio = levels.means(replayed.span_s)
     needed = sum(r.prompt_tokens - r.cached_tokens + r.generated - 1 for r in requests)
     return Measured(

@@ -31,7 +31,7 @@ FULL = 0.5  # of the pages with waiting requests on which the next prompt would 
 class Observed:
     """Means over the finished requests of a run, in seconds, from the server's histograms."""
 
-    requests: int
+    requests: int  # fewer than the load sent where the recording's last page came before they had finished
     queue_s: float
     prefill_s: float
     decode_s: float
@@ -54,12 +54,22 @@ class Observed:
 
 
 def observed(
-    session: Session, window: Window, busy_s: tuple[float, float], span_s: float | None, answers: Sequence[Answer]
+    session: Session,
+    window: Window,
+    busy_s: tuple[float, float],
+    span_s: float | None = None,
+    *,
+    answers: Sequence[Answer] = (),
+    trials: Sequence[Request] = (),
 ) -> Observed | None:
-    """Of the requests that finished in the window, and the pages between two instants; None where none finished."""
-    means = {name: window.mean(quantity) for name, quantity in PARTS.items()}
-    known = {name: value for name, value in means.items() if value is not None}
-    if len(known) < len(PARTS):
+    """Of the requests that finished in the window, and the pages between two instants; None where none finished.
+
+    trials: requests of vtop's own that finished in the window and are none of the run; what its client saw of them is
+    taken out of the server's sums.
+    """
+    known = {name: _mean(window, quantity, _foreign(name, trials)) for name, quantity in PARTS.items()}
+    requests = round(window.observed(Quantity.E2E)) - len(trials)
+    if requests < 1:
         return None
     busy = between(session.servers, *busy_s, session.end_s)
     running, waiting, kv_ratio = (
@@ -70,7 +80,7 @@ def observed(
     frame = session.frame(last_s, View(window_s=last_s - busy_s[0]))
     most, seats = _seats(busy)
     return Observed(
-        requests=round(window.observed(Quantity.E2E)),
+        requests=requests,
         queue_s=known["queue_s"],
         prefill_s=known["prefill_s"],
         decode_s=known["decode_s"],
@@ -98,6 +108,21 @@ def answers_of(requests: Sequence[Request]) -> list[Answer]:
         later = (request.output_tokens or 0) - (request.first_tokens or 1)
         answers.append(Answer(first - sent, (last - first) / later if later > 0 else None, end - sent))
     return answers
+
+
+def _foreign(name: str, trials: Sequence[Request]) -> list[float]:
+    """What the server observed of the trials, within the few ms that lie between it and its client: no queue."""
+    found = []
+    for trial in trials:
+        sent_s, first_s, last_s = (value or 0.0 for value in (trial.sent_s, trial.first_s, trial.last_s))
+        whole = {"queue_s": 0.0, "prefill_s": first_s - sent_s, "decode_s": last_s - first_s}
+        found.append(whole.get(name, last_s - sent_s))
+    return found
+
+
+def _mean(window: Window, quantity: Quantity, without: Sequence[float]) -> float:
+    total, count = window.sums(quantity) or (0.0, 0.0)
+    return (total - sum(without)) / max(1.0, count - len(without))
 
 
 def _level(window: Window, quantity: Quantity) -> float | None:

@@ -92,15 +92,22 @@ def _of_phases(
     for begin in begins:
         end = next((phase for phase in phases if phase.phase == begin.phase and phase.state == "end"), None)
         mine = [request for request in requests if request.phase == begin.phase and request.end_s is not None]
-        found = _of_phase(session, begin, end, mine, flags)
+        trials = [request for request in requests if request.phase < 0 and request.status == 200]
+        found = _of_phase(session, begin, end, (mine, trials), flags)
         label = f"{name}, {begin.spec}" if len(begins) > 1 else name
         said = f"phase {begin.phase + 1}, {begin.spec}: {found}"
         yield replace(found, name=label) if isinstance(found, Run) else said
 
 
 def _of_phase(
-    session: Session, begin: Phase, end: Phase | None, mine: list[Request], flags: Mapping[str, Any]
+    session: Session,
+    begin: Phase,
+    end: Phase | None,
+    requests: tuple[list[Request], list[Request]],
+    flags: Mapping[str, Any],
 ) -> Run | str:
+    """`requests`: its own, and the trials before it, which show what the server takes."""
+    mine, trials = requests
     if end is None:
         return "it has no end on record"
     done = [request for request in mine if request.error is None and request.sent_s is not None]
@@ -111,7 +118,8 @@ def _of_phase(
     done.sort(key=lambda request: request.sent_s or 0.0)
     window = between(session.servers, begin.t - SETTLE_S, end.t + SETTLE_S, session.end_s)
     first_s, last_s = done[0].sent_s or 0.0, max(request.end_s or 0.0 for request in done)
-    seen = observed(session, window, (first_s, last_s), last_s - first_s, answers_of(done))
+    counted = [trial for trial in trials if _within(trial, window)]
+    seen = observed(session, window, (first_s, last_s), last_s - first_s, answers=answers_of(done), trials=counted)
     if seen is None or seen.requests < ENOUGH * len(done):
         return "the server's pages count fewer requests than it sent: they are not of this load"
     known = _flags(session, window, flags)
@@ -142,6 +150,14 @@ def _of_phase(
         phase=begin.phase,
         remarks=_remarks(begin, done, known, keys),
     )
+
+
+def _within(request: Request, window: Window) -> bool:
+    """Whether its end was counted in the window."""
+    if request.last_s is None or not window.stretches:
+        return False
+    one = window.stretches[0]
+    return one.server.at_s[one.first] < request.last_s <= one.server.at_s[one.last]
 
 
 def _prefix(spec: str, block_size: int) -> tuple[Hashable, ...]:
@@ -201,7 +217,7 @@ def _of_pages(name: str, session: Session, flags: Mapping[str, Any]) -> Iterable
     in_flight = [a + b for a, b in zip(*(_each(window, q) for q in (Quantity.RUNNING, Quantity.WAITING)), strict=True)]
     concurrency = int(max(in_flight, default=0))
     busy_s, span_s = _busy(server.at_s[first:pages], in_flight)
-    seen = observed(session, window, busy_s, span_s, ())
+    seen = observed(session, window, busy_s, span_s)
     if seen is None or not concurrency or seen.requests < concurrency:
         yield UNEVEN
         return

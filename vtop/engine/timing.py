@@ -4,16 +4,22 @@ On the card, a step costs a fixed part, the weights' bytes or the tokens' FLOPs,
 the prompts' context, and the keys and values that decodes read. A card that computes at full clock for longer than its
 power allows slows down, and recovers while it only reads. The engine's thread launches a step's kernels one by one
 when it holds more tokens than a CUDA graph was captured for; until it is done it neither polls nor returns anything.
+Such a start takes up to twice as long when it is rare as when it is all that the thread does: measured, on three hosts;
+a processor that is asked for more runs faster, and code that has just run is in its caches.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import exp
+from typing import Final
 
 from vtop.engine.flags import Flags
 from vtop.engine.plan import Plan
 from vtop.engine.shape import ModelShape
+
+GRAPH_TOKENS: Final = 512  # most tokens of a captured step, whatever the flags
+WARM_S: Final = 3.0  # for so long a launch without a graph makes the next ones quicker
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +32,10 @@ class Timing:
     fixed_s: float  # of a step, before and after its reads and products
     row_s: float  # of a sequence that samples
     launch_graph_s: float  # the engine's thread starts a captured step of decodes
-    launch_pieces_s: float  # and one that holds prompts: its attention is launched by hand
-    launch_eager_s: float  # and one of more tokens than any graph was captured for
+    launch_pieces_s: float  # and one that holds prompts, or for which no whole graph is: attention is launched by hand
+    launch_eager_s: float  # and one of more tokens than any graph was captured for, when such steps are rare
+    launch_warm_s: float  # and when it starts one such after another
+    warm_per_s: float  # how many such starts a second make half of that difference
     boost_s: float = 1e9  # computing at full clock that the card's power allows
     boost_recovery_s: float = 1.0  # time constant of getting it back
     throttled: float = 1.0  # how many times longer a product takes after that
@@ -46,28 +54,59 @@ class Frontend:
     wire_s: float = 0.0  # an answer's way out to the client and the next request's way in, while streams are open
 
 
-class Card:
-    """The card's clock state, carried from step to step."""
+def captured(tokens: int) -> int:
+    """The largest step, of so many tokens at most, that vLLM captures a graph for: 1, 2, 4, then every 8th, from 256 on
+    every 16th (vLLM: config/vllm.py, _set_cudagraph_sizes)."""
+    if tokens < 8:
+        return max(size for size in (0, 1, 2, 4) if size <= tokens)
+    return tokens // 8 * 8 if tokens < 256 else tokens // 16 * 16
 
-    __slots__ = ("_attention", "_graph_tokens", "_heat", "_kv", "_row", "_token", "_weights", "timing")
+
+class Card:
+    """What a step costs under these flags, and the card's clock state, carried from step to step.
+
+    A step of decodes alone runs as one graph where one was captured for as many sequences or more. There is none for
+    more than max_num_seqs, so of 10 seats the last two are without: the largest graph is of 8 (vLLM:
+    v1/worker/gpu/cudagraph_utils.py). Every other step of up to twice max_num_seqs tokens runs as pieces of graphs.
+    """
+
+    __slots__ = (
+        "_attention",
+        "_decode_tokens",
+        "_eager",
+        "_eager_s",
+        "_graph_tokens",
+        "_heat",
+        "_kv",
+        "_row",
+        "_token",
+        "_weights",
+        "timing",
+    )
 
     def __init__(self, timing: Timing, shape: ModelShape, flags: Flags) -> None:
         self.timing = timing
-        # the largest step that a graph is captured for (vLLM: config/vllm.py, max_cudagraph_capture_size)
-        self._graph_tokens = min(512, 2 * flags.max_num_seqs, flags.max_num_batched_tokens)
+        self._graph_tokens = captured(min(GRAPH_TOKENS, 2 * flags.max_num_seqs, flags.max_num_batched_tokens))
+        self._decode_tokens = captured(min(flags.max_num_seqs, self._graph_tokens))
         self._weights = shape.weights_read_bytes / timing.bandwidth_bytes_s
         self._kv = shape.kv_bytes_per_token / timing.bandwidth_bytes_s
         self._token = shape.matmul_flops_per_token / timing.compute_flops_s
         self._attention = shape.attention_flops_per_pair / timing.attention_flops_s
         self._row = timing.row_s + shape.flops_per_row / timing.compute_flops_s
         self._heat = 0.0  # seconds of full clock used up
+        self._eager = 0.0  # launches without a graph, those of the last few seconds
+        self._eager_s = 0.0  # and when the last one was
 
-    def launch_s(self, plan: Plan) -> float:
+    def launch_s(self, plan: Plan, now_s: float) -> float:
         """The engine's thread is busy so long starting the step."""
         timing = self.timing
         if plan.tokens > self._graph_tokens:
-            return timing.launch_eager_s
-        return timing.launch_pieces_s if plan.prefills else timing.launch_graph_s
+            recent = self._eager * exp((self._eager_s - now_s) / WARM_S) if self._eager else 0.0
+            self._eager, self._eager_s = recent + 1.0, now_s
+            cold = timing.warm_per_s / (timing.warm_per_s + recent / WARM_S)
+            return timing.launch_warm_s + (timing.launch_eager_s - timing.launch_warm_s) * cold
+        whole = not plan.prefills and plan.tokens <= self._decode_tokens
+        return timing.launch_graph_s if whole else timing.launch_pieces_s
 
     def step_s(self, plan: Plan, idle_s: float) -> float:
         """The card is busy so long with the step, after so long of doing nothing."""

@@ -131,7 +131,7 @@ def simulate(run: Run, flags: Flags, profile: Profile, bounds: Bounds | None = N
                 f"with {changes(run.flags, flags) or 'the recorded flags'} no request of {run.name} fits: "
                 f"{_longest(run.load):,} tokens are more than {flags.most_tokens():,}"
             )
-        tries.append(simulated(done, levels, bounds))
+        tries.append(simulated(done, levels, bounds, max(1, run.observed.requests)))
         span_s += done.span_s
         refused, most = done.refused, max(most, levels.most_running)
     return Simulated(mean_of(tries), tuple(tries), refused, most, span_s)

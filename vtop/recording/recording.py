@@ -316,7 +316,8 @@ def _inflater(path: Path) -> Callable[[bytes], bytes]:
 
         return gunzip
     if path.suffix == ".zst":
-        zstandard = _zstandard(path)
+        import zstandard
+
         frames = zstandard.ZstdDecompressor().decompressobj(read_across_frames=True)
 
         def unzstd(chunk: bytes) -> bytes:
@@ -327,11 +328,3 @@ def _inflater(path: Path) -> Callable[[bytes], bytes]:
 
         return unzstd
     return bytes
-
-
-def _zstandard(path: Path) -> Any:
-    try:
-        import zstandard
-    except ImportError as error:
-        raise VtopError(f"{path}: .zst needs the package zstandard: pip install 'vtop[zstd]'") from error
-    return zstandard

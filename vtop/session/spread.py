@@ -10,7 +10,7 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable
-from itertools import accumulate
+from itertools import accumulate, islice
 
 from vtop.samples import samples_needed
 
@@ -68,14 +68,17 @@ class Spread:
         the least and the greatest among them."""
         everyone = self.n + self.failed
         keys, below = self._in_order()
-        places = {bisect_left(below, max(1, math.ceil(k * self.n / (most - 1)))) for k in range(most)} if keys else ()
+        places: Iterable[int] = range(len(keys))
+        if most < len(keys):
+            places = {bisect_left(below, max(1, math.ceil(k * self.n / (most - 1)))) for k in range(most)}
         return [(keys[place] / 1e6, below[place] / everyone) for place in sorted(places)]
 
     def _in_order(self) -> tuple[list[int], list[int]]:
         """The values in order, and how many there are up to each."""
         if not self._below or self._below[-1] != self.n:
-            if len(self._keys) != len(self._counts):
-                self._keys = sorted(self._counts)
+            if (fresh := len(self._counts) - len(self._keys)) > 0:  # the latest in the dictionary
+                self._keys.extend(islice(reversed(self._counts), fresh))
+                self._keys.sort()  # of what is nearly in order it makes short work
             self._below = list(accumulate(map(self._counts.__getitem__, self._keys)))
         return self._keys, self._below
 

@@ -32,6 +32,7 @@ QUEUED: Final = 0.3  # of all pages: less is a queue that comes and goes
 STILL_S: Final = 5.0
 CPU_FULL: Final = 0.9  # of one core
 POWERED: Final = 0.5  # of the readings
+SLOWED: Final = 0.98  # of the maximum clock
 _WORDS: Final = {  # of a status that leaves nothing to judge
     "waiting": "waiting",
     "down": "stale",
@@ -244,7 +245,8 @@ def power(frame: Frame) -> Verdict | None:
     clocks = [(card.sm_mhz, card.sm_max_mhz) for card in gpus.cards if card.sm_mhz and card.sm_max_mhz]
     if clocks:
         now, most = min(clocks)
-        said.append(f"clock {units.count(now)} of {units.count(most)} MHz")
+        if now < SLOWED * most:
+            said.append(f"clock {units.count(now)} of {units.count(most)} MHz")
     return _says("power", said)
 
 
