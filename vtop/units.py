@@ -36,10 +36,12 @@ def percent(ratio: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A duration with the unit that suits it: 473 ms, 48.1 s, 3 min 20 s."""
+    """A duration with the unit that suits it: 7.6 µs, 473 ms, 48.1 s, 3 min 20 s."""
     if value is None:
         return UNKNOWN
     size = abs(value)
+    if 0 < size < 0.00009995:
+        return f"{significant(value * 1e6)} µs"
     if size < 0.9995:
         return f"{significant(value * 1000)} ms"
     if size < 120:

@@ -45,7 +45,27 @@ from vtop.session.frame import (
 from vtop.session.verdict import verdict
 
 CROWDED = Pressure(
-    0, 31, 30.0, 1.0, 1.0, 0.9, 0.4, 11, 14, 52, 0.949, 0.871, 0.999, 7, 4.3, 0.0, 0.0, 0.4, False, False, 0.0
+    server=0,
+    pages=31,
+    seconds=30.0,
+    waiting_share=1.0,
+    running_share=1.0,
+    kv_full_share=0.9,
+    seats_share=0.4,
+    running_median=11,
+    running_high=14,
+    waiting_median=52,
+    kv_median_ratio=0.949,
+    kv_low_ratio=0.871,
+    kv_high_ratio=0.999,
+    preemptions=7,
+    silent_s=0.0,
+    still_s=0.0,
+    api_cpu_ratio=0.4,
+    asleep=False,
+    idle=False,
+    outside_share=0.0,
+    deferred_share=0.0,
 )
 UNKNOWN = Gauge(None, None, None, None, None, 0)
 NEVER = Count(None, None, None)

@@ -70,10 +70,10 @@ def test_service_levels_are_a_finding() -> None:
 
 def test_the_next_step_is_a_flag_its_reason_and_the_commands_that_test_it() -> None:
     (step,) = steps(report_of("overload_loaded"))
-    assert step.flag == "--max-num-seqs 10"
+    assert step.flag == "a larger pool: --gpu-memory-utilization, --kv-cache-dtype fp8"
     assert step.where == ("c=64",)
     assert step.commands == (
-        "vllm serve … --max-num-seqs 10",
+        "vllm serve … --kv-cache-dtype fp8",
         "vtop --record after.jsonl --load 'c=64 in=6144 out=2048 n=128 seed=77'",
         "vtop compare overload_loaded.jsonl.gz after.jsonl",
     )

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+import zstandard
 from click.testing import CliRunner
 
 from tests.report.reports import NAMES, made, path_of, report_of, session_of
@@ -119,7 +120,9 @@ def test_own_requests_give_exact_times_and_too_few_of_them_none() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recording_cut_at_any_byte_reports_what_it_holds(name: str, tmp_path: Path) -> None:
-    whole = gzip.decompress(path_of(name).read_bytes())
+    packed = path_of(name)
+    unpack = gzip.decompress if packed.suffix == ".gz" else zstandard.ZstdDecompressor().decompressobj().decompress
+    whole = unpack(packed.read_bytes())
     start = whole.index(b"\n") + 1
     chance = Random(1)
     places = [start, start + 1, len(whole) - 1, *(chance.randrange(start, len(whole)) for _ in range(5))]

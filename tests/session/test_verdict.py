@@ -51,18 +51,31 @@ def _now(session: Session, page: int) -> tuple[float, float]:
 # --- the engine's limits ---------------------------------------------------------------------------------------------
 
 
-def test_in_the_overload_the_pool_binds_and_fewer_seats_are_what_to_try() -> None:
+def test_in_the_overload_the_pool_binds_and_a_larger_one_is_what_to_try() -> None:
     found = at_work(recorded("overload"))
     assert found.limit == "kv"
     assert found.evidence[0] == "11 of 64 requests resident"
-    assert "a preemption every 4." in found.sentence
+    assert "37 preemptions in " in found.sentence
     assert "asked for 6.0 × the pool" in found.sentence
-    assert found.flag == "--max-num-seqs 10"
+    assert found.flag is not None
+    assert found.flag.startswith("a larger pool")  # fewer seats were tried there, and cost more than preemptions did
+    assert found.why is not None
+    assert "recomputing takes only 3." in found.why
 
 
 @pytest.mark.parametrize("name", ["sweep_c1", "sweep_c2", "sweep_c4", "sweep_c8"])
 def test_in_a_light_load_nothing_binds(name: str) -> None:
     assert at_work(recorded(name)).limit in ("none", "power")
+
+
+def test_preemptions_of_a_pool_that_has_emptied_since_bind_nothing() -> None:
+    def emptied(second: int, server: Server) -> None:
+        server.engine.running, server.engine.kv = 20, 0.3
+        server.engine.count(num_preemptions=2 * (second == 25))
+
+    found = said(emptied)
+    assert found.limit == "none"
+    assert "2 preemptions" in found.sentence
 
 
 def test_requests_that_wait_for_room_in_the_pool_say_kv() -> None:
@@ -153,6 +166,17 @@ def test_a_card_at_its_power_limit_binds_when_nobody_waits(local: bool, limit: s
     assert ("clock 1,500 of 1,980 MHz" in found.sentence) == local
 
 
+def test_two_warm_readings_are_no_power_limit() -> None:
+    warm = msgspec.structs.replace(card(power_w=240.0), power_limit_w=700.0, throttle=("power cap",))
+    log, server = Log(), Server()
+    server.engine.running, server.engine.kv = 4, 0.1
+    for second in range(40):
+        server.engine.count(generation_tokens=100)
+        log.page(float(second), server)
+        log.gpu(second + 0.1, warm)
+    assert log.frame().verdict.limit == "none"
+
+
 def test_an_api_server_at_the_end_of_its_core_says_frontend() -> None:
     def busy(_: int, server: Server) -> None:
         server.engine.running = 16
@@ -168,24 +192,29 @@ def test_an_api_server_at_the_end_of_its_core_says_frontend() -> None:
     assert found.flag == "--api-server-count 2"
 
 
-def under_load(running: int, *, in_flight: int, busy_ratio: float = 0.2) -> Verdict:
+def under_load(running: int, *, in_flight: int, busy_ratio: float = 0.2, waiting: int = 0) -> Verdict:
     log, server = Log(), Server()
     log.add(Load(phase=0, state="begin", spec="c=64", shape="closed", concurrency=64), 0.0)
     for number in range(in_flight):
         log.add(Request(id=number, phase=0, sent_s=0.5), 0.5)
     for second in range(1, 20):
         server.engine.count(generation_tokens=100)
-        server.engine.running = running
+        server.engine.running, server.engine.waiting = running, waiting
         log.page(float(second), server.page(POOL))
         log.add(Host(at_s=float(second), load_cpu_ratio=busy_ratio, load_lag_max_s=0.001), second + 0.2)
     return log.frame().verdict
 
 
-def test_requests_sent_and_not_in_the_engine_say_frontend() -> None:
+def test_requests_sent_and_page_after_page_not_in_the_engine_say_frontend() -> None:
     assert under_load(64, in_flight=64).limit == "none"
     found = under_load(20, in_flight=64)
     assert found.limit == "frontend"
-    assert "64 requests sent, 20 of them in the engine" in found.sentence
+    assert "69 % of the requests sent are not in the engine" in found.sentence
+    assert under_load(1, in_flight=6).limit == "none"  # a page is up to a second older than what was sent since
+
+
+def test_a_client_that_runs_late_does_not_hide_what_binds_the_engine() -> None:
+    assert under_load(16, in_flight=64, busy_ratio=0.98, waiting=48).limit == "max-num-seqs"
 
 
 def test_a_load_that_cannot_keep_up_says_client() -> None:

@@ -22,6 +22,8 @@ from vtop.draw.rows import (
 )
 from vtop.session.frame import Count, Frame, Gauge, Points
 
+FILLING = 0.8  # of the pool: before, when it will be full is too far off to say
+
 
 def requests(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     """Requests running and waiting, preemptions as a staircase with its ticks, and what finished."""
@@ -117,7 +119,7 @@ def _account(frame: Frame, width: int, look: Look) -> Line:
         Phrase(0, (used, (f" of {units.count(cache.pool_tokens)} tok", "dim"))),
         Phrase(1, (("room ", "dim"), (at_least + units.count(cache.room_tokens), "number"))),
     ]
-    if frame.account.full_in_s is not None:
+    if frame.account.full_in_s is not None and (cache.used.now or 0.0) >= FILLING:
         shown.append(Phrase(2, (("full in ", "dim"), (f"≈ {units.seconds(frame.account.full_in_s)}", "text"))))
     if len(frame.engines) > 1:
         shown.append(Phrase(3, (("mean of engines ", "dim"), (units.percent(cache.mean_used_ratio), "text"))))

@@ -33,7 +33,7 @@ def load(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
         fixed(3, [_counts(part, width, look)]),
         fixed(5, [_client(part, width, look)]),
     ]
-    if part.slo is not None:
+    if part.slo is not None and part.slo.judged:
         blocks.append(fixed(4, [_slo(part, width, look)]))
     rows = _rows(part)
     blocks.append(Block(2, lambda lines: table(look, width, _TABLE, rows[: lines - 1]), 2, len(rows) + 1))

@@ -7,6 +7,7 @@ from typing import Final
 
 from vtop import units
 from vtop.draw import chart
+from vtop.draw.flow import FILLING
 from vtop.draw.lines import Line, Phrase, Piece, fitting, line
 from vtop.draw.look import Look
 from vtop.draw.rows import LEFT, Block, fixed, seen, stacked
@@ -23,7 +24,7 @@ def why(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     blocks = [_row(look, width, label, items) for label, items in rows]
     clock = frame.wallclock
     if any((clock.decode_s, clock.prefill_s, clock.recompute_s, clock.idle_s)):
-        blocks.append(fixed(0, [_wall_bar(frame, width, look)]))
+        blocks.insert(min(2, len(blocks)), fixed(0, [_wall_bar(frame, width, look)]))
     return stacked(look, width, height, blocks)
 
 
@@ -67,7 +68,7 @@ def _queue(frame: Frame) -> Row:
             _said(1, (units.percent(found.waiting_share), "number"), (" of a request's life is waiting", "dim"))
         )
     of = frame.growth.queue_of_prefill_ratio
-    if of is not None:
+    if of is not None and of >= 0.01:
         items.append(_said(2, ("queue is ", "dim"), (f"{units.number(of)} × prefill", "text")))
     return ("queue", items) if items else None
 
@@ -137,7 +138,7 @@ def _account(frame: Frame) -> Row:
         items.append(
             _said(3, (f"{units.count(account.input_tokens)} in {units.count(account.output_tokens)} out", "dim"))
         )
-    if account.full_in_s is not None:
+    if account.full_in_s is not None and (frame.kv.used.now or 0.0) >= FILLING:
         items.append(_said(2, ("full in ", "dim"), (units.seconds(account.full_in_s), "text")))
     if account.waste_tokens is not None:
         items.append(_said(4, ("lost in blocks ", "dim"), (f"{units.count(account.waste_tokens)} tok", "text")))
@@ -148,15 +149,17 @@ def _stair(frame: Frame) -> Row:
     stair = frame.staircase
     if not stair.events:
         return None
-    every = units.seconds(stair.interval_mean_s)
-    spread = "" if stair.interval_spread_s is None else f" ± {units.seconds(stair.interval_spread_s)}"
+    every = units.seconds(frame.preemption.interval_s)
     items = [
-        _said(0, ("every ", "dim"), (every, "number"), (spread, "dim")),
-        _said(1, ("at KV ", "dim"), (units.percent(stair.trigger_mean_ratio), "number")),
-        _said(2, (f"{units.count(stair.freed_mean_tokens)} tok freed each", "dim")),
+        _said(0, (f"{units.count(frame.preemption.count.in_window)}, one every ", "dim"), (every, "number")),
     ]
+    if stair.trigger_mean_ratio is not None:
+        items.append(_said(1, ("at KV ", "dim"), (units.percent(stair.trigger_mean_ratio), "number")))
+    if stair.freed_mean_tokens is not None:
+        items.append(_said(2, (f"{units.count(stair.freed_mean_tokens)} tok freed each", "dim")))
     if stair.steady:
-        items.append(_said(5, ("a cycle: admit, fill, preempt, refill", "text")))
+        spread = units.seconds(stair.interval_spread_s)
+        items.append(_said(5, (f"a cycle of {units.seconds(stair.interval_mean_s)} ± {spread}", "text")))
     if stair.per_minute is not None:
         fit = "" if stair.straightness is None else f", R² {stair.straightness:.3f}"
         items.append(_said(3, (f"{units.number(stair.per_minute)} a minute{fit}", "dim")))
@@ -262,7 +265,7 @@ def _growth(frame: Frame) -> Row:
                 (" of the lowest load", "dim"),
             )
         )
-    if growth.queue_added_s is not None:
+    if growth.queue_added_s is not None and growth.queue_added_s >= 0.001:
         items.append(_said(0, ("queue ", "dim"), (f"+{units.seconds(growth.queue_added_s)}", "number")))
     if growth.frontend_factor is not None:
         items.append(_said(3, ("frontend ", "dim"), (f"{units.number(growth.frontend_factor)} ×", "text")))

@@ -43,6 +43,7 @@ COEFFICIENTS = (
     Coefficient("boost_s", 0.12, 1.3),
     Coefficient("throttled", 0.2, 1.6),  # beyond 1
     Coefficient("finish_s", 0.6e-3, 1.5),
+    Coefficient("client_s", 4e-3, 2.0),
     Coefficient("launch_pieces_s", 7e-3, 1.5),
     Coefficient("launch_warm_s", 12e-3, 1.5),
 )
@@ -57,11 +58,10 @@ ASSUMED = {
     "token_s": 40e-9,
     "output_s": 45e-6,
     "hop_s": 0.7e-3,
-    "wire_s": 0.8e-3,
 }
 SPEEDS = ("bandwidth_bytes_s", "compute_flops_s", "attention_flops_s")
 SLOWER = tuple(4.0**power for power in range(10))
-_FRONTEND = {"parse_s", "submit_s", "token_s", "output_s", "finish_s", "hop_s", "wire_s"}
+_FRONTEND = {"parse_s", "submit_s", "token_s", "output_s", "finish_s", "hop_s", "client_s"}
 
 # a measure and how far off, as a share, it may well be; the floor keeps what is next to nothing from ruling
 WEIGHED = (("e2e_s", 0.005), ("decode_s", 0.015), ("ttft_s", 0.04), ("prefill_s", 0.05), ("frontend_s", 0.3))

@@ -11,7 +11,6 @@ from vtop.metrics.vllm import Quantity
 from vtop.recording import Request
 from vtop.session import kv
 from vtop.session.frame import View
-from vtop.session.pressure import pressure
 from vtop.session.session import Session
 from vtop.session.window import Window, between
 
@@ -22,9 +21,9 @@ PARTS = {
     "inference_s": Quantity.INFERENCE,
     "e2e_s": Quantity.E2E,
 }
-SEATED = 0.7  # of the pages with waiting requests on which running stood at its highest
-QUEUED = 0.3  # of all pages on which requests waited
-FULL = 0.5  # of the pages with waiting requests on which the next prompt would not have fitted
+QUEUED = 0.3  # of all pages on which requests waited, at least
+SEATED = 0.7  # of those, on which running stood at its highest and the pool had room
+FULL = 0.95  # of the pool in use, from which on it has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +134,14 @@ def _seats(window: Window) -> tuple[int | None, int | None]:
     if not window.stretches:
         return None, None
     one = window.stretches[0]
-    tokens = kv.pool(one.server, one.last, None).tokens
-    found = pressure(window, tokens, window.mean(Quantity.REQUEST_PROMPT_TOKENS), whole=True)
-    if found is None or found.running_high is None:
+    gauges = (Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED)
+    pages = list(zip(*(window.each_together(gauge) for gauge in gauges), strict=True))
+    most = max((running for running, _, _ in pages if running == running), default=0.0)
+    if not most:
         return None, None
-    most = round(found.running_high)
-    seated = found.seats_share is not None and found.seats_share >= SEATED and found.waiting_share >= QUEUED
-    return most, most if seated and (found.kv_full_share or 0.0) < FULL else None
+    queued = [(running, kv_ratio) for running, waiting, kv_ratio in pages if waiting > 0]
+    prompt, tokens = window.mean(Quantity.REQUEST_PROMPT_TOKENS), kv.pool(one.server, one.last, None).tokens
+    full = min(FULL, 1.0 - prompt / tokens) if prompt and tokens else FULL
+    seated = [kv_ratio for running, kv_ratio in queued if running == most and kv_ratio < full]
+    shown = len(queued) >= QUEUED * len(pages) and len(seated) >= SEATED * len(queued)
+    return round(most), round(most) if queued and shown else None

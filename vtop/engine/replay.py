@@ -14,6 +14,7 @@ from vtop.engine.engine import NEVER, Engine
 from vtop.engine.plan import Outcome
 from vtop.engine.request import Request
 
+WIRE_S = 0.8e-3  # there and back, on one machine
 SPREAD_S = 50e-6  # between the first requests of a closed loop: a client sends them one after another
 
 
@@ -32,13 +33,13 @@ class Ask:
 class Load:
     """Requests in order. concurrency: of a closed loop; None: each has its instant.
 
-    think_s: how long a client takes from an answer to its next request. The seed says how much longer or shorter the
-    way there and back is each time, by up to a half.
+    think_s: how long a client takes from an answer to its next request; None: not on record, the fit's. The seed says
+    how much longer or shorter that and the way there and back is each time, by up to a half.
     """
 
     asks: tuple[Ask, ...]
     concurrency: int | None = None
-    think_s: float = 0.0
+    think_s: float | None = None
     seed: int = 0
 
     @property
@@ -76,7 +77,7 @@ def replay(load: Load, engine: Engine, watch: Callable[[Outcome], object] | None
     seen = Replayed()
     waiting = iter(enumerate(load.asks))
     chance = Random(load.seed)
-    pause_s = load.think_s + engine.frontend.wire_s
+    pause_s = engine.frontend.client_s if load.think_s is None else load.think_s + WIRE_S
 
     def send(at_s: float | None) -> bool:
         for number, ask in waiting:

@@ -181,7 +181,7 @@ def _remarks(begin: Phase, done: list[Request], flags: Flags, keys: Sequence[Has
 
 
 def _think_s(done: list[Request], concurrency: int | None) -> float:
-    """How soon after an answer the client sends again."""
+    """How soon after an answer the client sends again: never before it, as a request that crosses one seems to."""
     ends = sorted(request.end_s or 0.0 for request in done)
     sends = [request.sent_s or 0.0 for request in done]
     pauses = [sent - end for end, sent in zip(ends, sends[concurrency or 0 :], strict=False)]

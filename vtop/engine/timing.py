@@ -51,7 +51,7 @@ class Frontend:
     output_s: float  # of each request that a step brought a token
     finish_s: float  # of each that it finished
     hop_s: float  # between the two processes
-    wire_s: float = 0.0  # an answer's way out to the client and the next request's way in, while streams are open
+    client_s: float = 0.0  # from an answer to the next request of a client whose own pace is not on record
 
 
 def captured(tokens: int) -> int:

@@ -15,7 +15,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Protocol
 
 import msgspec
 
@@ -146,7 +146,6 @@ def _give_up(file: IO[bytes]) -> None:
 
 def create(path: Path) -> IO[bytes]:
     """A new file to record into; compressed when it ends in .gz or .zst. Raises VtopError; overwrites nothing."""
-    zstandard = _zstandard(path) if path.suffix == ".zst" else None
     try:
         if path.suffix == ".gz":
             return gzip.GzipFile(path, "xb", compresslevel=6, mtime=0)  # type: ignore[return-value]
@@ -155,7 +154,11 @@ def create(path: Path) -> IO[bytes]:
         raise VtopError(f"{path}: exists already; name a new file, or remove it first") from error
     except OSError as error:
         raise VtopError(f"{path}: cannot be written ({error.strerror})") from error
-    return zstandard.ZstdCompressor().stream_writer(raw) if zstandard is not None else raw
+    if path.suffix != ".zst":
+        return raw
+    import zstandard
+
+    return zstandard.ZstdCompressor().stream_writer(raw)
 
 
 class FileRecording:
@@ -322,7 +325,7 @@ def _inflater(path: Path) -> Callable[[bytes], bytes]:
 
         def unzstd(chunk: bytes) -> bytes:
             try:
-                return frames.decompress(chunk)  # type: ignore[no-any-return]
+                return frames.decompress(chunk)
             except zstandard.ZstdError as error:
                 raise Undecodable(str(error)) from error
 

@@ -252,10 +252,10 @@ class Pressure:
     kv_low_ratio: float | None
     kv_high_ratio: float | None
     preemptions: float | None
-    preempted_every_s: float | None  # None without any
     silent_s: float | None  # since the last token, while requests run or wait
     still_s: float | None  # since anything at all moved, gauges included
     api_cpu_ratio: float | None  # of one core: the API server's process
     asleep: bool
     idle: bool  # nothing ran or waited lately
+    outside_share: float | None  # of vtop's own requests in flight, those not in the engine; None of few
     deferred_share: float | None  # of what waits now: for an adapter, a grammar or remote KV

@@ -7,8 +7,9 @@
 
 over the readings nearest to the first and the last page of the window, of the cards in use by a watched server where
 NVML tells, else of all cards of this host. Idle power is the lowest that was read in the session so far between two
-pages of a server on which nothing ran, waited or was counted. Tokens are those of the servers on this host: without
-one, or with readings that cover less than COVERED of the window, joules per token are not known.
+pages of a server on which nothing ran, waited or was counted, nor on the page before: a reading is an average. Tokens
+are those of the servers on this host: without one, or with readings that cover less than COVERED of the window, joules
+per token are not known.
 
 A reading is near the limit when one of the counted cards is at NEAR of its power limit or above, and throttled when
 one of them has a clock event reason; being idle is none. Power is an average over 1 s on most cards.
@@ -93,6 +94,8 @@ class IdlePower:
                 return None, None
             if not _idle_before(server, after):
                 return None, _busy_until(server, after, at_s)
+            if after > 1 and not _idle_before(server, after - 1):  # an average: a load's end may be in it
+                return None, at_s
             idle_t = max(idle_t, server.t[after])
         return idle_t, None
 

@@ -298,6 +298,14 @@ class LoadHistory:
         """The phase that runs at an instant, or the last one that ran; None when there is no load."""
         return next((phase for phase in reversed(self.phases.values()) if phase.begin.t <= now_s), None)
 
+    def in_flight_at(self, server: int, at_s: float) -> int:
+        """How many requests of the phase on a server were under way at an instant, by the lines written till then."""
+        for phase in reversed(self.phases.values()):
+            if phase.begin.t <= at_s:
+                sent, ended = bisect_right(phase.sent_t, at_s), bisect_right(phase.end_t, at_s)
+                return max(0, sent - ended) if phase.begin.server == server else 0
+        return 0
+
     def part(self, now_s: float) -> LoadPart | None:
         """The phase that runs at an instant, or the last one that ran; None when there is no load."""
         phase = self.latest(now_s)

@@ -12,28 +12,36 @@ Source: vLLM v1/core/sched/scheduler.py (schedule), v1/core/kv_cache_manager.py 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import median
 
 from vtop.metrics.vllm import Quantity
 from vtop.session.analysis import Pressure
+from vtop.session.load import LoadHistory
 from vtop.session.server import ServerHistory
 from vtop.session.window import Stretch, Window
 
 RECENT_S = 30.0
 FULL = 0.95
+MANY = 8  # requests in flight: of fewer, those under way say nothing
 SLACK = 0.02  # of running, at least nothing: 98 of 100 seats taken is all of them
 
 _PAGES_BACK = 3600  # silence is not followed further
 _GAUGES = (Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED)
 
 
-def pressure(window: Window, pool_tokens: float | None, prompt_tokens: float | None, *, whole: bool) -> Pressure | None:
+def pressure(
+    window: Window, pool_tokens: float | None, prompt_tokens: float | None, load: LoadHistory, *, whole: bool
+) -> Pressure | None:
     """Over the last RECENT_S of a window, or the `whole` of it; None without a page.
 
-    pool_tokens: of all engines; prompt_tokens: mean of a request.
+    pool_tokens: of all engines; prompt_tokens: mean of a request; load: vtop's own.
     """
     stretches = (window if whole else window.latest(RECENT_S)).stretches
-    found = [_of(number, one, pool_tokens, prompt_tokens, whole) for number, one in enumerate(stretches)]
+    found = [
+        replace(_of(number, one, pool_tokens, prompt_tokens, whole), outside_share=_outside(number, one, load))
+        for number, one in enumerate(stretches)
+    ]
     return max(found, key=lambda one: (one.waiting_share, one.running_share), default=None)
 
 
@@ -64,14 +72,30 @@ def _of(number: int, one: Stretch, pool_tokens: float | None, prompt_tokens: flo
         kv_low_ratio=min(known_kv, default=None),
         kv_high_ratio=max(known_kv, default=None),
         preemptions=preempted,
-        preempted_every_s=one.seconds / preempted if preempted else None,
         silent_s=_silent_s(one),
         still_s=_still_s(one),
         api_cpu_ratio=_cpu_ratio(one),
         asleep=_asleep(one),
         deferred_share=_deferred(one),
         idle=_idle(one, len(pages) if whole else 2),
+        outside_share=None,
     )
+
+
+def _outside(number: int, one: Stretch, load: LoadHistory) -> float | None:
+    """Of vtop's own requests in flight, the share that the engine does not know: the median over pages with many."""
+    shares = []
+    for page in range(one.first, one.last + 1):
+        in_flight = load.in_flight_at(number, one.server.at_s[page])
+        running, waiting = (_at(one.server, quantity, page) for quantity in (Quantity.RUNNING, Quantity.WAITING))
+        if in_flight >= MANY and running is not None and waiting is not None:
+            shares.append(max(0.0, 1 - (running + waiting) / in_flight))
+    return median(shares) if len(shares) >= 5 else None
+
+
+def _at(server: ServerHistory, quantity: Quantity, page: int) -> float | None:
+    track = server.total(quantity)
+    return track.at(page) if track is not None else None
 
 
 def _on(server: ServerHistory, quantity: Quantity, pages: range) -> list[float | None]:

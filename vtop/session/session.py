@@ -290,7 +290,7 @@ class Session:
         )
 
     def _pressure(self, pages: Window, frame: Frame, view: View) -> Pressure | None:
-        return pressure(pages, frame.kv.pool_tokens, frame.account.input_tokens, whole=view.whole)
+        return pressure(pages, frame.kv.pool_tokens, frame.account.input_tokens, self.load, whole=view.whole)
 
     def _load(self, now_s: float) -> LoadPart | None:
         """vtop's own load, with what the server's prefix cache gave during its phase."""

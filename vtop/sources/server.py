@@ -205,7 +205,7 @@ class ServerSource:
         )
 
     def _shape(self, models: list[_Model]) -> dict[str, int | str] | None:
-        """The model's shape, where the server runs on this host from a folder that vtop may read; else the one given."""
+        """The model's shape, where the server runs on this host from a folder vtop may read; else the one given."""
         roots = [Path(model.root) for model in models if model.root and model.max_model_len is not None]
         own = shape_of(roots[0] / "config.json") if self._local and roots and roots[0].is_absolute() else None
         return own if own is not None else self._given_shape
