@@ -66,7 +66,7 @@ _FRONTEND = {"parse_s", "submit_s", "token_s", "output_s", "finish_s", "hop_s", 
 # a measure and how far off, as a share, it may well be; the floor keeps what is next to nothing from ruling
 WEIGHED = (("e2e_s", 0.005), ("decode_s", 0.015), ("ttft_s", 0.04), ("prefill_s", 0.05), ("frontend_s", 0.3))
 FLOOR_S = 0.0005
-LOUD = 3.0  # what is further off than so many times as it may well be, is heard less and less (pseudo-Huber loss)
+LOUD = 30.0  # what is further off than so many times as it may well be, is heard less and less (pseudo-Huber loss)
 ROUNDS = 10
 ENOUGH_GAINED = 0.003  # of what is off; a round that brings less is the last
 TRIES, UNSTEADY = 3, 8  # from so many in flight on, who meets whom in a step is chance

@@ -122,8 +122,8 @@ def recomputed(report: Report) -> Finding | None:
         return None
     of = run.recompute
     about = "About " if of.estimate else ""
-    said = f"{about}{units.count(of.tokens)} tokens were run through the model again, {units.percent(of.ratio)} more "
-    said += "than the answers needed"
+    said = f"{about}{units.count(of.since_start)} tokens were run through the model again, "
+    said += f"{units.percent(of.since_start_ratio)} more than the answers needed"
     if of.per_preemption is not None:
         said += f": {units.count(of.per_preemption)} a preemption"
     clock = run.wallclock
@@ -131,7 +131,8 @@ def recomputed(report: Report) -> Finding | None:
         said += f", {units.seconds(clock.recompute_s)} or {units.percent(clock.recompute_s / run.seconds)} of the time"
     evidence = [f"by {of.method}"]
     if of.executed_tokens is not None:
-        evidence.append(f"{units.count(of.executed_tokens)} executed, {units.count(of.least_tokens)} needed")
+        there = f"{units.count(of.executed_tokens)} executed, {units.count(of.least_tokens)} needed"
+        evidence.append(f"since the recording began; {there} in {units.clock(run.seconds)} of requests")
     for name, other in (("FLOPs", of.by_flops_tokens), ("released KV", of.by_kv_tokens)):
         if other is not None and not of.estimate:
             evidence.append(f"{units.count(other)} by {name}")
