@@ -300,8 +300,8 @@ async def test_another_rate_takes_hold_for_all_workers_at_the_same_request() -> 
         phase = Phase("rate=200 n=60 arrival=constant workers=2", worker)
         await phase.running.prepare()
         going = asyncio.create_task(phase.running.go(at_s))
-        phase.running.aim(Aim(at_s + 0.1, rate_per_s=500.0))
-        phase.running.aim(Aim(at_s + 0.15, rate_per_s=100.0))
+        phase.running.aim(Aim(at_s + 0.0985, rate_per_s=500.0))  # at no request's time: rounding would decide
+        phase.running.aim(Aim(at_s + 0.149, rate_per_s=100.0))
         await phase.answering(going)
         return {k: round((request.due_s or 0.0) - at_s, 6) for k, request in phase.told.requests.items()}
 
@@ -310,7 +310,9 @@ async def test_another_rate_takes_hold_for_all_workers_at_the_same_request() -> 
     assert not one.keys() & other.keys()
     dues = [(one | other)[k] for k in range(60)]
     expected = (
-        [k / 200 for k in range(20)] + [0.1 + k / 500 for k in range(1, 25)] + [0.15 + k / 100 for k in range(1, 17)]
+        [k / 200 for k in range(20)]
+        + [0.0985 + k / 500 for k in range(1, 26)]
+        + [0.149 + k / 100 for k in range(1, 16)]
     )
     assert dues == pytest.approx(expected, abs=1e-5)
 

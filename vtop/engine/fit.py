@@ -44,8 +44,8 @@ COEFFICIENTS = (
     Coefficient("throttled", 0.2, 1.6),  # beyond 1
     Coefficient("finish_s", 0.6e-3, 1.5),
     Coefficient("client_s", 4e-3, 2.0),
-    Coefficient("launch_pieces_s", 7e-3, 1.5),
-    Coefficient("launch_warm_s", 12e-3, 1.5),
+    Coefficient("launch_pieces_s", 7.2e-3, 1.5),
+    Coefficient("launch_warm_s", 12.5e-3, 1.2),
 )
 # what runs at one a second say too little about; measured on the H200 that the recordings are of
 ASSUMED = {
@@ -56,7 +56,7 @@ ASSUMED = {
     "parse_s": 0.85e-3,
     "submit_s": 0.45e-3,
     "token_s": 40e-9,
-    "output_s": 45e-6,
+    "output_s": 60e-6,  # the API server's CPU time per token at 64 and more in flight, as its page counts it
     "hop_s": 0.7e-3,
 }
 SPEEDS = ("bandwidth_bytes_s", "compute_flops_s", "attention_flops_s")
@@ -66,7 +66,6 @@ _FRONTEND = {"parse_s", "submit_s", "token_s", "output_s", "finish_s", "hop_s", 
 # a measure and how far off, as a share, it may well be; the floor keeps what is next to nothing from ruling
 WEIGHED = (("e2e_s", 0.005), ("decode_s", 0.015), ("ttft_s", 0.04), ("prefill_s", 0.05), ("frontend_s", 0.3))
 FLOOR_S = 0.0005
-LOUD = 30.0  # what is further off than so many times as it may well be, is heard less and less (pseudo-Huber loss)
 ROUNDS = 10
 ENOUGH_GAINED = 0.003  # of what is off; a round that brings less is the last
 TRIES, UNSTEADY = 3, 8  # from so many in flight on, who meets whom in a step is chance
@@ -187,8 +186,7 @@ def _off(run: Run, timing: Timing, frontend: Frontend, shape: ModelShape) -> Vec
         real = float(getattr(run.observed, name))
         found = sum(one[name] for one in tried) / tries
         rows.append((found - real) / (share * real + FLOOR_S))
-    off = np.array(rows)
-    return np.asarray(np.sign(off) * LOUD * np.sqrt(2 * (np.sqrt(1 + (off / LOUD) ** 2) - 1)))
+    return np.array(rows)
 
 
 def _marquardt(off: Callable[[Vector], Vector], at: Vector, scale: Vector, rounds: int) -> tuple[Vector, Vector]:
