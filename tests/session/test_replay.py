@@ -53,14 +53,15 @@ def test_live_equals_replay_equals_fold(path: Path, tmp_path: Path) -> None:
     live = LiveRecording(start, lambda: now, tmp_path / "live.jsonl")
     screen = fold(live.start, [])
     shown: list[tuple[float, View, bytes]] = []
+    every = max(9, len(events) // 120)
     for number, event in enumerate(events):
         now = event.t
         if isinstance(event, Event) and not isinstance(event, Start | End):
             live.append(event)
         for taken in live.take():
             screen.apply(taken)
-        if number % 9 == 0 and not any(later.t == now for later in events[number + 1 : number + 3]):
-            view = VIEWS[number % len(VIEWS)]
+        if number % every == 0 and not any(later.t == now for later in events[number + 1 : number + 3]):
+            view = VIEWS[len(shown) % len(VIEWS)]
             shown.append((now, view, seen(screen.frame(now, view))))
     now += 1.0  # what is written at the very instant of a frame may come before or after it
     live.close("quit")

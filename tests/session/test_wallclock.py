@@ -32,23 +32,25 @@ def test_overload_spent_its_time_decoding() -> None:
     assert clock.stolen_ratio == pytest.approx(0.155, abs=1e-3)
 
 
-def test_own_load_s_median_gap_is_the_step_where_there_is_one() -> None:
+def test_pages_that_only_decode_give_the_step_and_own_load_s_median_gap_is_near_it() -> None:
     session = recorded("overload_loaded")
     frame = session.frame(session.end_s)
     clock = frame.wallclock
-    assert clock.step_from == "own load"
+    assert clock.step_from == "steps that only decode"
     assert frame.load is not None
-    assert clock.step_s == frame.load.itl.p50_s
+    assert clock.step_s == pytest.approx(frame.load.itl.p50_s, rel=0.03)
     assert parts(clock) == pytest.approx(frame.window_s)
     later = (128 * 2048 + 1) / 129 - 1  # the warm-up request gave one token
-    assert clock.undisturbed_decode_s == pytest.approx(later * (frame.load.itl.p50_s or 0.0))
+    assert clock.undisturbed_decode_s == pytest.approx(later * (clock.step_s or 0.0))
 
 
-def test_the_pages_alone_find_nearly_the_same_step() -> None:
-    session = recorded("overload_loaded")
-    own = session.frame(session.end_s).wallclock.step_s
-    session.load.phases.clear()
-    assert session.frame(session.end_s).wallclock.step_s == pytest.approx(own, rel=0.03)
+def test_where_prompts_never_pause_own_load_s_median_gap_is_the_step() -> None:
+    session = recorded("sweep_batch512")
+    end_s = session.load.phases[4].changes[-1].t
+    frame = session.frame(end_s, View(window_s=6.0))
+    assert frame.load is not None
+    assert frame.wallclock.step_from == "own load"
+    assert frame.wallclock.step_s == frame.load.itl.p50_s
 
 
 @pytest.mark.parametrize("blocks", [90, 400])

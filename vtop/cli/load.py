@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,6 +165,31 @@ def load(words: tuple[str, ...], **asked: Any) -> None:
     sys.exit(_run(conductor, recording, attachment.stop, "the load is done", write))
 
 
+class _Pages:
+    """The server's pages beside a load: the one after its end tells what finished last, so it is waited for a while."""
+
+    def __init__(self, interval_s: float) -> None:
+        self._left_s = 2.5 * interval_s + 1.0
+        self._scraped = False
+        self._ended_s: float | None = None
+
+    def see(self, events: Sequence[AnyEvent]) -> None:
+        from vtop.recording import Load, Scrape
+
+        for event in events:
+            if isinstance(event, Scrape):
+                self._scraped = True
+                if self._ended_s is not None and event.at_s >= self._ended_s:
+                    self._left_s = 0.0
+            elif isinstance(event, Load) and event.state == "end":
+                self._ended_s = event.t
+
+    def wanted(self) -> bool:
+        """Whether to wait 50 ms more."""
+        self._left_s -= 0.05
+        return self._scraped and self._ended_s is not None and self._left_s > 0
+
+
 def _run(
     conductor: Conductor,
     recording: LiveRecording,
@@ -187,7 +213,7 @@ def _run(
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stopped)
-    talk = _Talk(recording)
+    talk, pages = _Talk(recording), _Pages(recording.start.interval_s)
     left_s = END_S
     try:
         conductor.start()
@@ -198,6 +224,12 @@ def _run(
             events = recording.take()
             write(events)
             talk.tell(events)
+            pages.see(events)
+        while not numbers and pages.wanted():
+            time.sleep(0.05)
+            events = recording.take()
+            write(events)
+            pages.see(events)
     except BrokenPipeError:
         numbers.append(signal.SIGPIPE)
         sys.stdout = None  # so that nobody flushes it once more

@@ -235,7 +235,7 @@ def stolen(report: Report) -> Finding | None:
 def calm(report: Report) -> Finding | None:
     """Nobody waited and nothing was put back: the server could do more."""
     run = report.run
-    if run is None or run.verdict.limit != "none":
+    if run is None or run.verdict.limit != "none" or len(report.phases) > 1:
         return None
     said = f"Nothing binds: {', '.join(run.verdict.evidence[:3])}, {units.count(run.preemptions)} preemptions."
     return Finding("calm", said, (f"{run.pages:,} pages",))

@@ -597,8 +597,8 @@ NUMBERS: tuple[Number, ...] = (
         "wallclock.decode_s",
         "s",
         (Q.ITERATION_TOKENS, Q.RUNNING, Q.GENERATION_TOKENS),
-        "steps × the time of a step that only decodes (median ITL of vtop's own load, else median over pages "
-        "between which all steps only decoded); idle: nothing ran; the rest is prefill and recompute, divided by "
+        "steps × the time of a step that only decodes (median over pages between which all steps only decoded, else "
+        "median ITL of vtop's own load); idle: nothing ran; the rest is prefill and recompute, divided by "
         "their tokens. They add up to the window",
         "chunks that gave no output are no steps; several API servers count a step several times",
     ),

@@ -5,9 +5,10 @@
     the rest  = prefill and recompute, divided by their tokens; decode too where there were neither
 
 A step that also prefills counts as one step of decoding, and what it took longer is in the rest. step_s is the time of
-a step that only decodes: the median ITL of vtop's own load where there is one in the window, else the median over pages
-between which there was nothing but decoding (decoding.py), right to one part in the steps of a page. Parts add up to
-the window's seconds; of several engines or servers they are the mean.
+a step that only decodes: the median over pages between which there was nothing but decoding (decoding.py), right to one
+part in the steps of a page, where there are ENOUGH of them; else the median ITL of vtop's own load, in which steps that
+also prefill weigh the more the busier the server is. Parts add up to the window's seconds; of several engines or
+servers they are the mean.
 
     request's decode = Δ decode sum / n, of the n requests that finished
     undisturbed      = (their mean output - 1) x step_s
@@ -28,12 +29,15 @@ from vtop.session.decoding import step_times
 from vtop.session.needed import needed
 from vtop.session.window import Stretch, Window
 
+ENOUGH = 3  # pages on which only decoding went on
+
 
 def wallclock(window: Window, *, recomputed_tokens: float | None, own_step_s: float | None) -> WallClock:
     """recomputed_tokens: of the window; own_step_s: median ITL of vtop's own load, None without."""
     times = [time for one in window.stretches for time in step_times(one.server, one.first, one.last)]
-    step_s = own_step_s if own_step_s is not None else (median(times) if times else None)
-    step_from = ("own load" if own_step_s is not None else "steps that only decode") if step_s is not None else None
+    enough = len(times) >= ENOUGH or own_step_s is None
+    step_s = median(times) if times and enough else own_step_s
+    step_from = ("steps that only decode" if times and enough else "own load") if step_s is not None else None
     seconds, idle, engines = 0.0, 0.0, 0
     for one in window.stretches:
         many = _engines(one)
