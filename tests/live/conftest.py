@@ -23,6 +23,13 @@ def measured() -> list[str]:
     return _measured
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """They share one server, so one process runs them all; -n 0 tells the figures, too."""
+    for item in items:
+        if item.get_closest_marker("live") is not None:
+            item.add_marker(pytest.mark.xdist_group("live"))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for line in _measured:
         terminalreporter.write_line(f"live: {line}")
