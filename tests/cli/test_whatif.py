@@ -68,8 +68,10 @@ def test_without_a_flag_only_the_error_is_shown() -> None:
 
 def test_flags_that_are_not_on_record_are_said_and_so_is_how_fast_it_was() -> None:
     said = asked(*PHASE).stderr
-    assert "--max-num-seqs is not on record: 128 taken (--was-max-num-seqs says otherwise)" in said
-    assert "--max-num-batched-tokens is not on record: 8192 taken (--was-max-num-batched-tokens says otherwise)" in said
+    assert "--max-num-seqs is not on record: 128 taken; was it another? --was-max-num-seqs N" in said
+    assert (
+        "--max-num-batched-tokens is not on record: 8192 taken; was it another? --was-max-num-batched-tokens N" in said
+    )
     assert "times as fast" in said
     told = asked(*PHASE, "--was-max-num-seqs", "100", "--was-max-num-batched-tokens", "4096")
     assert "not on record" not in told.stderr
@@ -84,9 +86,9 @@ def test_max_num_seqs_that_the_recording_shows_is_taken(seated: Path) -> None:
 
 
 def test_beyond_what_was_fitted_is_said() -> None:
-    text = " ".join(answered(*PHASE, "--kv-tokens", "114688", "--max-num-batched-tokens", "512").split())
-    assert "kv tokens 114,688 (86,896)" in text
-    assert "max num batched tokens 512 (8,192)" in text
+    text = " ".join(answered(*PHASE, "--kv-tokens", "131072", "--max-num-batched-tokens", "256").split())
+    assert "kv tokens 131,072 (86,896–114,688)" in text
+    assert "max num batched tokens 256 (512–8,192)" in text
 
 
 def test_the_same_question_has_the_same_answer_to_the_byte() -> None:
@@ -209,6 +211,11 @@ def test_a_card_without_a_profile_is_fitted_on_the_recording_itself(seated: Path
     found = json.loads(result.stdout)
     assert found["profile"]["origin"] == "fitted on seated.jsonl alone"
     assert [one for one in found["runs"][0]["remarks"] if "fitted on this run, too" in one]
+
+
+def test_where_a_profile_is_to_lie_is_looked_at_before_it_is_made(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["fit", "sweep_c64", "-o", str(tmp_path / "none" / "mine.toml")])
+    assert "there is no folder" in refused(result)
 
 
 def test_a_profile_is_a_toml_file() -> None:

@@ -16,7 +16,7 @@ from vtop.engine.plan import Outcome, Plan
 from vtop.engine.replay import Ask, Load, Replayed, measures, replay
 from vtop.engine.request import Request
 from vtop.engine.shape import QWEN_7B, ModelShape
-from vtop.engine.timing import Card
+from vtop.engine.timing import Card, captured
 
 H200 = profile.load("h200-qwen2.5-7b")
 FLAGS = Flags(num_gpu_blocks=5431, enable_prefix_caching=False)
@@ -146,6 +146,40 @@ def test_a_card_slows_down_once_it_has_computed_long_enough_and_recovers_while_i
     first, second, third = (card.step_s(full(), 0.0) for _ in range(3))
     assert first < second < third
     assert card.step_s(full(), 60.0) == pytest.approx(first)
+
+
+def test_graphs_are_captured_for_1_2_4_and_every_8th_number_of_tokens() -> None:
+    assert [captured(tokens) for tokens in (0, 1, 3, 7, 8, 10, 20, 255, 256, 271, 512)] == [
+        0, 1, 2, 4, 8, 8, 16, 248, 256, 256, 512,
+    ]  # fmt: skip
+
+
+def test_decodes_of_more_sequences_than_any_whole_graph_has_are_launched_in_pieces() -> None:
+    def launch_s(max_num_seqs: int, decodes: int, prompt: int = 0) -> float:
+        plan = Plan(0, 0.0)
+        plan.decodes, plan.tokens = decodes, decodes + prompt
+        if prompt:
+            plan.prefills = [(prompt, prompt)]
+        return Card(H200.timing, QWEN_7B, replace(FLAGS, max_num_seqs=max_num_seqs)).launch_s(plan, 0.0)
+
+    timing = H200.timing
+    assert [launch_s(10, running) for running in (8, 9, 10)] == [
+        timing.launch_graph_s, timing.launch_pieces_s, timing.launch_pieces_s,
+    ]  # fmt: skip
+    assert launch_s(128, 10) == launch_s(128, 128) == timing.launch_graph_s
+    assert launch_s(128, 10, 100) == timing.launch_pieces_s
+    assert launch_s(128, 10, 300) == launch_s(10, 10, 7) == timing.launch_eager_s
+
+
+def test_launches_without_a_graph_get_quicker_the_more_of_them_there_are() -> None:
+    card = Card(H200.timing, QWEN_7B, FLAGS)
+    plan = Plan(0, 0.0)
+    plan.tokens, plan.prefills = 1024, [(1024, 1024)]
+    took = [card.launch_s(plan, 0.02 * number) for number in range(200)]
+    assert took == sorted(took, reverse=True)
+    assert took[0] == H200.timing.launch_eager_s
+    assert took[-1] < H200.timing.launch_warm_s + 0.15 * (took[0] - H200.timing.launch_warm_s)
+    assert card.launch_s(plan, 1000.0) == pytest.approx(took[0])
 
 
 def test_flops_and_bytes_are_those_that_vllm_counts() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.session.made import Log, Server
 from vtop.engine.runs import Run, read, runs
-from vtop.recording import Load, Request, encode
+from vtop.recording import Load, Request, Scrape, encode
 
 
 def written(log: Log, path: Path) -> Path:
@@ -17,10 +17,25 @@ def written(log: Log, path: Path) -> Path:
     return path
 
 
-def busy(log: Log, server: Server, *, seconds: int = 20, running: int = 4, waiting: int = 0, kv: float = 0.5) -> None:
+TRIAL = Request(id=0, phase=-1, sent_s=0.55, first_s=0.58, last_s=0.58, end_s=0.58, status=200, output_tokens=1)
+
+
+def busy(
+    log: Log,
+    server: Server,
+    *,
+    seconds: int = 20,
+    running: int = 4,
+    waiting: int = 0,
+    kv: float = 0.5,
+    trial: bool = False,
+) -> None:
     """A page a second; a request that ends with each, the server idle before and after."""
     server.pool_tokens = 4096
     log.page(0.5, server)
+    if trial:
+        log.add(TRIAL, 0.59)
+        server.engine.finish(queue=0.0, prefill=0.028, decode=0.0, frontend=0.002, prompt=5, output=1)
     for second in range(1, seconds + 1):
         server.engine.running, server.engine.waiting, server.engine.kv = running, waiting, kv
         server.engine.finish(prompt=100, output=20)
@@ -82,6 +97,28 @@ def test_an_open_load_is_its_requests_at_their_instants(path: Path) -> None:
     assert len(run.observed.answers) == 20
     assert run.observed.answers[0].ttft_s == pytest.approx(0.2)
     assert run.observed.answers[0].tpot_s == pytest.approx(0.3 / 19)
+
+
+def test_the_trial_before_a_load_is_none_of_its_requests(path: Path) -> None:
+    seen = []
+    for trial in (True, False):
+        log = Log()
+        busy(log, Server(), trial=trial)
+        loaded(log)
+        seen.append(only(written(log, path)).observed)
+    with_trial, without = seen
+    assert (with_trial.requests, without.requests) == (20, 20)
+    for name in ("queue_s", "prefill_s", "decode_s", "e2e_s"):
+        assert getattr(with_trial, name) == pytest.approx(getattr(without, name), abs=2e-4), name
+
+
+def test_what_the_last_page_came_too_early_for_is_not_counted(path: Path) -> None:
+    log, server = Log(), Server()
+    busy(log, server)
+    loaded(log)
+    log.events = [event for event in log.events if not (isinstance(event, Scrape) and event.at_s > 18)]
+    run = only(written(log, path))
+    assert (len(run.load.asks), run.observed.requests) == (20, 17)
 
 
 def test_levels_are_those_of_the_pages_between_the_first_request_and_the_last_answer(path: Path) -> None:

@@ -10,7 +10,7 @@ from vtop import shipped
 from vtop.engine import profile
 from vtop.engine.engine import Engine
 from vtop.engine.flags import Flags
-from vtop.engine.measured import Answer, Bounds, Levels, Measured, mean_of, quantile, simulated
+from vtop.engine.measured import NUMBERS, Answer, Bounds, Levels, Measured, mean_of, quantile, simulated
 from vtop.engine.profile import Residual
 from vtop.engine.replay import Ask, Load, replay
 from vtop.engine.runs import Run, read, runs
@@ -19,7 +19,6 @@ from vtop.engine.whatif import (
     BETTER,
     HIGHER,
     NO_ERROR,
-    NUMBERS,
     SAME,
     UNKNOWN,
     WITHIN,
@@ -105,10 +104,10 @@ def test_fewer_seats_than_the_pool_holds_requests_mean_no_preemption(fewer: What
     assert next(row for row in fewer.rows if row.number.name == "preemptions").verdict == BETTER
 
 
-def test_seats_that_nobody_took_change_nothing(overload: Run) -> None:
-    answer = what_if(overload, H200, replace(overload.flags, max_num_seqs=64))
-    assert answer.before.most_running < 64
-    assert {row.verdict for row in answer.rows} == {SAME}
+def test_seats_that_nobody_took_make_no_difference(overload: Run) -> None:
+    answer = what_if(overload, H200, replace(overload.flags, max_num_seqs=120))
+    assert answer.before.most_running < 120
+    assert {row.verdict for row in answer.rows} <= {SAME, WITHIN}  # graphs are captured up to twice max_num_seqs
 
 
 def test_a_pool_a_block_larger_makes_a_difference_smaller_than_the_error(overload: Run) -> None:
@@ -123,15 +122,15 @@ def test_a_pool_a_block_larger_makes_a_difference_smaller_than_the_error(overloa
 def test_a_larger_pool_is_better_by_more_than_the_error(overload: Run) -> None:
     answer = what_if(overload, H200, replace(overload.flags, num_gpu_blocks=2 * overload.flags.num_gpu_blocks))
     verdicts = {row.number.name: row.verdict for row in answer.rows}
-    assert verdicts["output_per_s"] == verdicts["ttft_s"] == verdicts["preemptions"] == BETTER
+    assert verdicts["output_per_s"] == verdicts["ttft_s"] == BETTER
     assert verdicts["running"] == HIGHER
 
 
 def test_leaving_what_the_profile_was_fitted_on_is_said(overload: Run, fewer: WhatIf) -> None:
-    flags = replace(overload.flags, num_gpu_blocks=7168, max_num_batched_tokens=512)
+    flags = replace(overload.flags, num_gpu_blocks=8192, max_num_batched_tokens=256)
     beyond = next(one for one in what_if(overload, H200, flags).remarks if one.startswith("beyond"))
-    assert "kv tokens 114,688 (86,896)" in beyond
-    assert "max num batched tokens 512 (8,192)" in beyond
+    assert "kv tokens 131,072 (86,896–114,688)" in beyond
+    assert "max num batched tokens 256 (512–8,192)" in beyond
     assert not [one for one in fewer.remarks if one.startswith("beyond")]
 
 
@@ -184,14 +183,17 @@ def residual(ttft: float) -> Residual:
 
 
 def test_the_error_is_the_larger_of_this_recordings_and_the_fits() -> None:
-    fitted = replace(H200, residuals=(residual(0.3), residual(-0.4)))
-    assert typical(fitted.residuals, "ttft") == pytest.approx(0.125**0.5)
+    fitted = replace(H200, held_out=(residual(0.3), residual(-0.4)))
+    assert typical(fitted.held_out, "ttft") == pytest.approx(0.125**0.5)
     own = error_of(TTFT, 2.0, side(ttft_s=3.0), fitted)
     assert own is not None
     assert own.share == 0.5
     other = error_of(TTFT, 2.0, side(ttft_s=2.02), fitted)
     assert other is not None
     assert other.share == pytest.approx(0.125**0.5)
+    seen = error_of(TTFT, 2.0, side(ttft_s=2.02), replace(H200, residuals=(residual(0.1),), held_out=()))
+    assert seen is not None
+    assert seen.share == 0.1
 
 
 def test_an_error_that_nothing_tells_is_not_zero() -> None:
@@ -204,7 +206,12 @@ def test_of_a_value_that_was_zero_the_error_is_absolute() -> None:
     preemptions = next(number for number in NUMBERS if number.name == "preemptions")
     error = error_of(preemptions, 0.0, side(preemptions=2.0), H200)
     assert error == Error(preemptions, 0.0, 2.0)
-    assert error.doubt(side(preemptions=2.0), side(preemptions=900.0)) == 2.0
+    assert error.doubt(side(preemptions=2.0), side(preemptions=3.0)) == 2.0
+
+
+def test_a_count_is_doubted_by_its_square_root_at_least() -> None:
+    preemptions = next(number for number in NUMBERS if number.name == "preemptions")
+    assert Error(preemptions, 0.01, 0.0).doubt(side(preemptions=0.0), side(preemptions=100.0)) == 10.0
 
 
 def test_what_another_seed_changes_is_doubt_too() -> None:
@@ -242,7 +249,10 @@ def test_bounds_count_the_requests_that_keep_them_all(busy: Run) -> None:
     whole = what_if(busy, H200, busy.flags, bounds)
     recorded, before, _ = of(whole, "good_ratio")
     assert recorded == sum(bounds.kept(answer) for answer in busy.observed.answers) / len(busy.observed.answers)
-    assert before == pytest.approx(recorded, abs=0.1)
+    assert before is not None
+    assert 0 < before < 1
+    assert of(what_if(busy, H200, busy.flags, Bounds(ttft_s=5.0)), "good_ratio")[:2] == (1, 1)
+    assert of(what_if(busy, H200, busy.flags, Bounds(tpot_s=0.001)), "good_ratio")[:2] == (0, 0)
 
 
 def test_a_percentile_of_too_few_is_not_known() -> None:

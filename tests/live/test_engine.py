@@ -30,7 +30,7 @@ pytestmark = [
 ]
 
 FLAGS = {"max_num_seqs": 16, "max_num_batched_tokens": 2048, "async_scheduling": False}  # of serve_vllm.sh on a CPU
-SEEDS = (11, 12)
+SEEDS = (11, 12, 13)  # which requests the engine finds when it begins its first steps is chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def test_it_preempts_as_often(beside: list[Beside], measured: list[str]) -> None
     real = [one.run.observed.preemptions or 0 for one in beside]
     simulated = [one.preemptions for one in beside]
     measured.append(f"simulated engine: {simulated} preemptions for {real}")
-    assert sum(real) > 60
+    assert min(real) > 30
     assert sum(simulated) == pytest.approx(sum(real), rel=0.05)
 
 
@@ -156,5 +156,6 @@ def test_as_many_run_and_wait(beside: list[Beside], measured: list[str]) -> None
         )
         assert len(one.real) > 50
         assert max(page.waiting for page in one.real) > 10
-        assert running < 1.0
-        assert waiting < 1.0
+    apart = [one.apart("tokens") for one in beside]
+    assert fmean(running for running, _ in apart) < 1.0
+    assert fmean(waiting for _, waiting in apart) < 1.0

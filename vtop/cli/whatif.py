@@ -82,7 +82,9 @@ def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -
     simulated_s = sum(words.simulated_s(answer) for answer in answers)
     click.echo(f"simulated {simulated_s:,.0f} s in {took_s:.1f} s: {simulated_s / took_s:,.0f} times as fast", err=True)
     if written == "json":
-        _put(words.json(file.name, profile, answers, taken), output)
+        from vtop.cli.whatif_json import json
+
+        _put(json(file.name, profile, answers, taken), output)
     else:
         _show(words.document(file.name, profile, answers, taken), written, output)
 
@@ -101,6 +103,8 @@ def fit(files: tuple[Path, ...], output: Path, name: str | None, **asked: Any) -
         raise VtopError(f"-o {output}: a profile is a .toml file")
     if output.exists():
         raise VtopError(f"{output}: exists already; name a new file, or remove it first")
+    if not output.absolute().parent.is_dir():
+        raise VtopError(f"{output}: there is no folder {output.parent}")
     from vtop.engine import profile
     from vtop.engine.fit import fit as fitted
 
@@ -147,7 +151,7 @@ def _runs(file: Path, asked: dict[str, Any]) -> tuple[list[Run], list[str]]:
     for line in taken:
         flag, value, *why = line.split(maxsplit=2)
         said = f", {why[0]}" if why else ""
-        click.echo(f"vtop: {flag} is not on record: {value} taken{said} (--was{flag[1:]} says otherwise)", err=True)
+        click.echo(f"vtop: {flag} is not on record: {value} taken{said}; was it another? --was{flag[1:]} N", err=True)
     return [run for run, _ in seated], [" ".join(line.split()[:2]) for line in taken]
 
 

@@ -1,18 +1,17 @@
-"""An answer of what-if as a document and as JSON: first how far off the model is, then what it says of other flags."""
+"""An answer of what-if as a document: first how far off the model is, then what it says of other flags."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any, Final
+from typing import Final
 
 from vtop import units
 from vtop.engine.flags import Flags
-from vtop.engine.measured import Measured
+from vtop.engine.measured import NUMBERS
 from vtop.engine.profile import Profile
 from vtop.engine.replay import Load
 from vtop.engine.search import Search, Tried
-from vtop.engine.whatif import NUMBERS, Row, WhatIf, changes
+from vtop.engine.whatif import Row, WhatIf, changes
 from vtop.report import compare_words
 from vtop.report.compare_parts import Difference, NumberPart
 from vtop.report.document import Block, Document, Facts, Finding, Findings, Section, Table, Text
@@ -32,8 +31,8 @@ COLUMNS: Final = (
     "preemptions",
 )
 EXPLAINED: Final = (
-    "± is the model's own error: the larger of its error on this recording and on those that it was fitted on, "
-    "or what another seed changes; a difference within it is none."
+    "± is the model's own error: the larger of its error on this recording and its usual one, or what another seed "
+    "changes, or of a count its square root; a difference within it is none."
 )
 
 
@@ -239,75 +238,3 @@ def _of(one: Tried, name: str) -> float | None:
 def _cell(name: str, value: float | None) -> str:
     unit = next(row.unit for row in NUMBERS if row.name == name)
     return compare_words.value(unit, value)
-
-
-# --- JSON -------------------------------------------------------------------------------------------------------------
-
-
-def json(file: str, profile: Profile, answers: Sequence[Answer], taken: Sequence[str]) -> bytes:
-    """Everything the document says and each number as it is: seconds, ratios."""
-    import msgspec
-
-    content = {
-        "file": file,
-        "profile": {"name": profile.name, "origin": profile.origin},
-        "taken": list(taken),
-        "runs": [_json(answer) for answer in answers],
-    }
-    return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
-
-
-def _json(answer: Answer) -> dict[str, Any]:
-    load = answer.run.load
-    found: dict[str, Any] = {
-        "name": answer.run.name,
-        "requests": len(load.asks),
-        "concurrency": load.concurrency,
-        "recorded_flags": _flags_json(answer.run.flags),
-        "remarks": list(answer.remarks),
-    }
-    if isinstance(answer, WhatIf):
-        return found | {"flags": _flags_json(answer.flags), "numbers": [_row_json(row) for row in answer.rows]}
-    return found | {
-        "search": f"--{answer.name}",
-        "criterion": {"name": answer.number.name, "better": answer.number.better, "error_ratio": answer.error},
-        "as_recorded": _measured_json(answer.recorded.measured),
-        "tried": [
-            {
-                "value": one.value,
-                "verdict": one.verdict or None,
-                "why": one.why,
-                "numbers": _measured_json(one.simulated.measured) if one.simulated is not None else None,
-            }
-            for one in answer.tried
-        ],
-    }
-
-
-def _flags_json(flags: Flags) -> dict[str, int]:
-    return {
-        "max_num_seqs": flags.max_num_seqs,
-        "kv_tokens": flags.kv_tokens,
-        "max_num_batched_tokens": flags.max_num_batched_tokens,
-    }
-
-
-def _row_json(row: Row) -> dict[str, Any]:
-    number = row.number
-    return {
-        "name": number.name,
-        "label": number.label,
-        "unit": number.unit,
-        "better": number.better,
-        "recorded": row.recorded,
-        "simulated": row.before,
-        "error_ratio": row.error_ratio,
-        "predicted": row.after,
-        "difference": row.difference,
-        "doubt": row.doubt,
-        "verdict": row.verdict,
-    }
-
-
-def _measured_json(measured: Measured) -> dict[str, float]:
-    return {name: value for name, value in asdict(measured).items() if value is not None}

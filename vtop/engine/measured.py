@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from math import ceil
 from statistics import fmean
+from typing import Final
 
 from vtop.engine.engine import Engine
 from vtop.engine.plan import Outcome
@@ -66,6 +67,42 @@ class Measured:
     kv_ratio: float | None = None  # of the pool
     preemptions: float | None = None
     recomputed_ratio: float | None = None  # tokens computed again, of those that the answers needed
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A field of `Measured`. unit: per_s, s, ratio, count. residual: whose error a profile states for its like."""
+
+    name: str
+    label: str
+    unit: str
+    better: str | None = None  # higher, lower; None: neither is
+    residual: str | None = None  # e2e, ttft, prefill, decode
+    counted: bool = False  # a number of events
+
+
+NUMBERS: Final = (
+    Number("output_per_s", "output tokens/s", "per_s", "higher", "e2e"),
+    Number("requests_per_s", "requests/s", "per_s", "higher", "e2e"),
+    Number("good_per_s", "requests/s within SLO", "per_s", "higher"),
+    Number("good_ratio", "within SLO", "ratio", "higher"),
+    Number("ttft_s", "TTFT mean", "s", "lower", "ttft"),
+    Number("ttft_p50_s", "TTFT p50", "s", "lower", "ttft"),
+    Number("ttft_p90_s", "TTFT p90", "s", "lower", "ttft"),
+    Number("ttft_p99_s", "TTFT p99", "s", "lower", "ttft"),
+    Number("queue_s", "queue, mean", "s", "lower", "ttft"),
+    Number("prefill_s", "prefill, mean", "s", "lower", "prefill"),
+    Number("frontend_s", "frontend, mean", "s", "lower"),
+    Number("tpot_s", "TPOT mean", "s", "lower", "decode"),
+    Number("tpot_p99_s", "TPOT p99", "s", "lower", "decode"),
+    Number("e2e_s", "e2e mean", "s", "lower", "e2e"),
+    Number("e2e_p99_s", "e2e p99", "s", "lower", "e2e"),
+    Number("running", "running, mean", "count"),
+    Number("waiting", "waiting, mean", "count", "lower"),
+    Number("kv_ratio", "KV use, mean", "ratio"),
+    Number("preemptions", "preemptions", "count", "lower", counted=True),
+    Number("recomputed_ratio", "recomputed tokens", "ratio", "lower"),
+)
 
 
 class Levels:

@@ -50,6 +50,7 @@ class Profile:
     spread: dict[str, float] = field(default_factory=dict)  # factor by which a coefficient may be off
     assumed: tuple[str, ...] = ()  # coefficients that were not fitted
     card: str | None = None  # its name as NVML tells it
+    held_out: tuple[Residual, ...] = ()  # of runs that the fit has not seen
 
     @property
     def worst(self) -> float:
@@ -57,8 +58,11 @@ class Profile:
         return max((abs(residual.e2e) for residual in self.residuals), default=0.0)
 
 
-def of_fit(fit: Fit, name: str, origin: str, *, card: str | None = None) -> Profile:
-    """The profile of a fit. The card is that of the recordings where they agree on one."""
+def of_fit(fit: Fit, name: str, origin: str, *, card: str | None = None, held_out: Sequence[Compared] = ()) -> Profile:
+    """The profile of a fit. The card is that of the recordings where they agree on one.
+
+    held_out: runs that it was not fitted on, and what it makes of them; it holds where those were, too.
+    """
     from vtop.engine.fit import ASSUMED
 
     cards = {one.run.card for one in fit.compared}
@@ -70,11 +74,12 @@ def of_fit(fit: Fit, name: str, origin: str, *, card: str | None = None) -> Prof
         fit.frontend,
         fit.shape,
         residuals=tuple(_residual(one) for one in fit.compared),
-        holds=_holds(fit.compared),
+        holds=_holds([*fit.compared, *held_out]),
         flags={"num_gpu_blocks": flags.num_gpu_blocks, "block_size": flags.block_size} if flags is not None else {},
         spread={key: round(value, 2) for key, value in fit.spread.items()},
         assumed=tuple(ASSUMED),
         card=card or (cards.pop() if len(cards) == 1 else None),
+        held_out=tuple(_residual(one) for one in held_out),
     )
 
 
@@ -98,11 +103,9 @@ def _holds(compared: Sequence[Compared]) -> dict[str, tuple[float, float]]:
 def report(profile: Profile) -> list[str]:
     """What a person should know of a fit, in lines: residuals, range, coefficients."""
     lines = [f"{profile.name}: {profile.origin}", "", f"{'run':<32}{'whole':>8}{'TTFT':>8}{'prefill':>9}{'decode':>8}"]
-    for residual in profile.residuals:
-        lines.append(
-            f"{residual.run[:31]:<32}{residual.e2e:>+8.1%}{residual.ttft:>+8.1%}"
-            f"{residual.prefill:>+9.1%}{residual.decode:>+8.1%}"
-        )
+    lines += map(_row, profile.residuals)
+    if profile.held_out:
+        lines += ["and not fitted on", *map(_row, profile.held_out)]
     lines += ["", "holds for " + ", ".join(_range(name, *bounds) for name, bounds in profile.holds.items())]
     for record in (profile.timing, profile.frontend):
         for key, value in asdict(record).items():
@@ -112,6 +115,13 @@ def report(profile: Profile) -> list[str]:
             doubt = f" (×÷ {profile.spread[key]:.2f})" if key in profile.spread else doubt
             lines.append(f"  {key:<20}{value:>12.4g}{doubt}")
     return lines
+
+
+def _row(residual: Residual) -> str:
+    return (
+        f"{residual.run[:31]:<32}{residual.e2e:>+8.1%}{residual.ttft:>+8.1%}"
+        f"{residual.prefill:>+9.1%}{residual.decode:>+8.1%}"
+    )
 
 
 def _range(name: str, least: float, most: float) -> str:
@@ -151,6 +161,7 @@ def load(name: str) -> Profile:
             spread=dict(found.get("spread", {})),
             assumed=tuple(found.get("assumed", ())),
             card=found.get("card"),
+            held_out=tuple(Residual(**residual) for residual in found.get("held_out", ())),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise VtopError(f"{path}: not a profile ({error})") from error
@@ -171,8 +182,9 @@ def dump(profile: Profile) -> str:
         lines += ["", f"[{table}]", *_pairs(asdict(getattr(profile, table)))]
     for table in ("flags", "holds", "spread"):
         lines += ["", f"[{table}]", *_pairs(getattr(profile, table))]
-    for residual in profile.residuals:
-        lines += ["", "[[residual]]", *_pairs(asdict(residual))]
+    for name, residuals in (("residual", profile.residuals), ("held_out", profile.held_out)):
+        for residual in residuals:
+            lines += ["", f"[[{name}]]", *_pairs(asdict(residual))]
     return "\n".join(lines) + "\n"
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from vtop.engine.flags import Flags
-from vtop.engine.measured import Bounds
+from vtop.engine.measured import NUMBERS, Bounds, Number
 from vtop.engine.profile import Profile
 from vtop.engine.runs import Run
-from vtop.engine.whatif import NUMBERS, Error, Number, Simulated, error_of, recorded_of, remarks, simulate
+from vtop.engine.whatif import Error, Simulated, error_of, recorded_of, remarks, simulate
 from vtop.errors import VtopError
 
 FLAGS: Final = ("max-num-seqs", "kv-tokens", "max-num-batched-tokens")

@@ -4,8 +4,8 @@ On the card, a step costs a fixed part, the weights' bytes or the tokens' FLOPs,
 the prompts' context, and the keys and values that decodes read. A card that computes at full clock for longer than its
 power allows slows down, and recovers while it only reads. The engine's thread launches a step's kernels one by one
 when it holds more tokens than a CUDA graph was captured for; until it is done it neither polls nor returns anything.
-Such a start takes up to twice as long when it is rare as when it is all that the thread does: measured, on three hosts;
-a processor that is asked for more runs faster, and code that has just run is in its caches.
+Such a start takes up to twice as long when it is rare as when it is all that the thread does. Seen on four hosts; why
+is a guess: code that has just run is in the caches, and a processor that is asked for more runs faster.
 """
 
 from __future__ import annotations

@@ -3,10 +3,11 @@
 The engine is asked twice. With the recorded flags its answer can be held against the recording: that is its error.
 With the new ones it cannot, and the error is the doubt about what it says. A difference smaller than that is none.
 
-    doubt = max(error on this recording, error on the recordings it was fitted on) x the larger of both values,
-            or what another seed changes, where that is more
+    doubt = max(error on this recording, usual error of the profile) x the larger of both values,
+            or what another seed changes, or of a count its square root, where that is more
 
-Errors are shares of the recorded value; of a value that was 0 it is the absolute one.
+The usual error is that on runs which the profile was not fitted on, where it states some, else on those that it was,
+root mean square. Errors are shares of the recorded value; of a value that was 0 it is the absolute one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Final
 
 from vtop.engine.engine import Engine
 from vtop.engine.flags import Flags, option
-from vtop.engine.measured import Bounds, Levels, Measured, mean_of, of_answers, simulated
+from vtop.engine.measured import NUMBERS, Bounds, Levels, Measured, Number, mean_of, of_answers, simulated
 from vtop.engine.profile import Profile, Residual
 from vtop.engine.replay import Load, replay
 from vtop.engine.runs import Run
@@ -28,41 +29,6 @@ TRIES: Final = 3  # of a closed loop, in which it is chance who meets whom; othe
 
 SAME, WITHIN, BETTER, WORSE, HIGHER, LOWER = "same", "within the error", "better", "worse", "higher", "lower"
 NO_ERROR, UNKNOWN = "error not known", "not known"
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A field of `Measured`. unit: per_s, s, ratio, count. residual: whose error a profile states for its like."""
-
-    name: str
-    label: str
-    unit: str
-    better: str | None = None  # higher, lower; None: neither is
-    residual: str | None = None  # e2e, ttft, prefill, decode
-
-
-NUMBERS: Final = (
-    Number("output_per_s", "output tokens/s", "per_s", "higher", "e2e"),
-    Number("requests_per_s", "requests/s", "per_s", "higher", "e2e"),
-    Number("good_per_s", "requests/s within SLO", "per_s", "higher"),
-    Number("good_ratio", "within SLO", "ratio", "higher"),
-    Number("ttft_s", "TTFT mean", "s", "lower", "ttft"),
-    Number("ttft_p50_s", "TTFT p50", "s", "lower", "ttft"),
-    Number("ttft_p90_s", "TTFT p90", "s", "lower", "ttft"),
-    Number("ttft_p99_s", "TTFT p99", "s", "lower", "ttft"),
-    Number("queue_s", "queue, mean", "s", "lower", "ttft"),
-    Number("prefill_s", "prefill, mean", "s", "lower", "prefill"),
-    Number("frontend_s", "frontend, mean", "s", "lower"),
-    Number("tpot_s", "TPOT mean", "s", "lower", "decode"),
-    Number("tpot_p99_s", "TPOT p99", "s", "lower", "decode"),
-    Number("e2e_s", "e2e mean", "s", "lower", "e2e"),
-    Number("e2e_p99_s", "e2e p99", "s", "lower", "e2e"),
-    Number("running", "running, mean", "count"),
-    Number("waiting", "waiting, mean", "count", "lower"),
-    Number("kv_ratio", "KV use, mean", "ratio"),
-    Number("preemptions", "preemptions", "count", "lower"),
-    Number("recomputed_ratio", "recomputed tokens", "ratio", "lower"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +147,15 @@ class Error:
         """How far off the difference of two simulations may be, in the number's unit."""
         values = [getattr(side.measured, self.number.name) for side in (one, other)]
         size = max((abs(value) for value in values if value is not None), default=0.0)
-        return max(self.share * size, self.absolute, _chance(self.number, one), _chance(self.number, other))
+        counted = sqrt(size) if self.number.counted else 0.0
+        return max(self.share * size, self.absolute, counted, _chance(self.number, one), _chance(self.number, other))
 
 
 def error_of(number: Number, recorded: float | None, before: Simulated, profile: Profile) -> Error | None:
-    """From this recording and from those that the profile was fitted on; None where neither says anything."""
+    """From this recording and from those that the profile states; None where neither says anything."""
     found = getattr(before.measured, number.name)
-    fitted = typical(profile.residuals, number.residual) if number.residual and profile.residuals else None
+    stated = profile.held_out or profile.residuals
+    fitted = typical(stated, number.residual) if number.residual and stated else None
     if recorded is None or found is None:
         return Error(number, fitted, 0.0) if fitted is not None else None
     off = abs(found - recorded)
@@ -195,7 +163,7 @@ def error_of(number: Number, recorded: float | None, before: Simulated, profile:
 
 
 def typical(residuals: Sequence[Residual], name: str) -> float:
-    """The error of a profile on the recordings that it was fitted on, as a share: root of the mean square."""
+    """The usual error on some runs, as a share: root of the mean square."""
     return sqrt(sum(getattr(one, name) ** 2 for one in residuals) / len(residuals))
 
 
