@@ -10,12 +10,11 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from tests.session.made import Log, Server, card
+from tests.session.made import SIGNED, Log, Server, card
 from tests.session.test_replay import stories
 from vtop.session.frame import Frame, View
 
 PARTS = ("account", "queueing", "energy", "growth", "own_ttft")
-MAY_BE_NEGATIVE = {"peak_error_ratio", "mean_error_ratio", "residual_ratio", "slope_per_s"}
 SHARES = {"waiting_share", "p_value", "idle_share", "near_limit_share", "throttled_share", "queue_of_ttft_ratio"}
 
 
@@ -37,7 +36,7 @@ def check(frame: Frame) -> None:
     for part in PARTS:
         for name, value in numbers(getattr(frame, part)):
             assert math.isfinite(value), (part, name, value)
-            assert value >= 0 or name in MAY_BE_NEGATIVE, (part, name, value)
+            assert value >= 0 or name in SIGNED, (part, name, value)
             assert value <= 1 or name not in SHARES, (part, name, value)
 
 
