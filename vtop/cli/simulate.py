@@ -97,7 +97,8 @@ def demo(record_to: Path | None, fault: str, **look: Any) -> None:
     Everything runs on this machine and ends with the screen. Without a terminal it prints one instant.
     """
     view = view_of(look)
-    settings = _settings({"kv_tokens": DEMO_KV_TOKENS, "enable_prefix_caching": False, "fault": fault})
+    asked_of_server = {"enable_prefix_caching": False, "enable_mfu_metrics": True, "fault": fault}
+    settings = _settings({"kv_tokens": DEMO_KV_TOKENS, **asked_of_server})
     if no_terminal() is not None:
         if record_to is not None:
             raise VtopError("--record goes with the screen; without one: vtop simulate, and vtop record --url :8000")
