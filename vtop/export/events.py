@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vtop.export.table import Column, Row, Table
-from vtop.session.frame import Happening
 from vtop.session.session import Session
 
 EVENTS = Table(
@@ -20,13 +19,7 @@ EVENTS = Table(
 )
 
 
-def happenings(session: Session) -> list[Happening]:
-    """All of them; a frame has only the latest."""
-    known = [one for _, one in session._happenings]
-    return [one if isinstance(one, Happening) else one.told() for one in known]
-
-
 def events(session: Session) -> Iterator[Row]:
     """The rows of EVENTS."""
-    for one in happenings(session):
+    for one in session.happenings(session.end_s):
         yield one.at_s, session.start.unix_s + one.at_s, one.kind, one.text

@@ -21,7 +21,6 @@ from typing import IO, Any, Final
 
 import msgspec
 
-from vtop.export.events import happenings
 from vtop.export.files import new_file
 from vtop.export.lanes import Lanes
 from vtop.export.reading import folded
@@ -207,7 +206,7 @@ def _load_phases(session: Session) -> Iterator[Entry]:
 
 
 def _instants(session: Session) -> Iterator[Entry]:
-    for one in sorted(happenings(session), key=lambda one: one.at_s):
+    for one in sorted(session.happenings(session.end_s), key=lambda one: one.at_s):
         yield {
             "name": one.text,
             "cat": one.kind,

@@ -99,8 +99,7 @@ def _at(server: ServerHistory, quantity: Quantity, page: int) -> float | None:
 
 
 def _on(server: ServerHistory, quantity: Quantity, pages: range) -> list[float | None]:
-    track = server.total(quantity)
-    return [track.at(page) if track is not None else None for page in pages]
+    return [_at(server, quantity, page) for page in pages]
 
 
 def _grown(server: ServerHistory, quantity: Quantity, one: Stretch) -> float | None:

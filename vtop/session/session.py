@@ -213,7 +213,7 @@ class Session:
 
     def frame(self, now_s: float, view: View = View()) -> Frame:  # noqa: B008 - frozen
         pages = window(self.servers, now_s, view.window_s)
-        happenings = self._latest_happenings(now_s)
+        happenings = self.happenings(now_s, HAPPENINGS_SHOWN)
         servers = tuple(self._server(index, now_s) for index in range(len(self.servers)))
         waiting = pages.gauge(Quantity.WAITING)
         preempted = pages.count(Quantity.PREEMPTIONS)
@@ -253,12 +253,12 @@ class Session:
         frame = replace(frame, pressure=self._pressure(pages, frame, view))
         return replace(frame, verdict=verdict(frame))
 
-    def _latest_happenings(self, now_s: float) -> tuple[Happening, ...]:
-        """What was known by an instant, the latest of it."""
+    def happenings(self, now_s: float, most: int | None = None) -> tuple[Happening, ...]:
+        """What was known by an instant; the latest `most` of it."""
         known = self._happenings
         seen = bisect_right(known, now_s, key=lambda one: one[0])
         shown = []
-        for place in range(max(0, seen - HAPPENINGS_SHOWN), seen):
+        for place in range(max(0, seen - most) if most is not None else 0, seen):
             t, one = known[place]
             if isinstance(one, _Preempted):
                 one = one.told()
