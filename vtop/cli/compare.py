@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vtop.cli.shared import open_recording, session_of, write
+from vtop.cli.shared import form_of, open_recording, session_of, write
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def compare(
         raise VtopError(f"compare {sides[0]} with what? name two sides or more: vtop compare A B")
     if not 0.5 <= confidence < 1:
         raise VtopError(f"--confidence {confidence * 100:g} %: between 50 and 100, such as 95%")
-    written = _format(output, form)
+    written = form_of(output, form, FORMATS, ".txt, .md, .json, .html or .svg")
     if output is not None and output.exists():
         raise VtopError(f"{output}: exists already; name a new file, or remove it first")
     from vtop.report import compare as report
@@ -105,17 +105,6 @@ def _recorded(file: Path, asked: list[Stretch]) -> Recorded:
 
     recording = open_recording(file)
     return recorded(session_of(recording.start, recording), file.name, asked)
-
-
-def _format(output: Path | None, form: str | None) -> str:
-    if form is not None:
-        return form
-    if output is None:
-        return "txt"
-    known = FORMATS.get(output.suffix.lower())
-    if known is None:
-        raise VtopError(f"-o {output}: of which form? End it in .txt, .md, .json, .html or .svg, or say --format")
-    return known
 
 
 def _put(form: str, found: Comparison, output: Path | None) -> None:

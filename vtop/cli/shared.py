@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -152,3 +153,18 @@ def write(path: Path, content: bytes) -> None:
         raise VtopError(f"{path}: exists already; name a new file, or remove it first") from error
     except OSError as error:
         raise VtopError(f"{path}: cannot be written ({error.strerror})") from error
+
+
+def form_of(output: Path | None, form: str | None, forms: Mapping[str, str], endings: str) -> str:
+    """The form to write: as asked, by the file's ending (`forms`), or txt for stdout. `endings`: those, in words.
+
+    Raises VtopError for an ending that tells no form.
+    """
+    if form is not None:
+        return form
+    if output is None:
+        return "txt"
+    known = forms.get(output.suffix.lower())
+    if known is None:
+        raise VtopError(f"-o {output}: of which form? End it in {endings}, or say --format")
+    return known

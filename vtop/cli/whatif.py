@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vtop.cli.options import shape_option, together
-from vtop.cli.shared import given_shape, open_recording, write
+from vtop.cli.shared import form_of, given_shape, open_recording, write
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -
     Replays the recorded requests on a simulated engine: with the recorded flags, which shows how far off it is, then
     with yours. Without a flag it only shows the first.
     """
-    written = _format(output, form)
+    written = form_of(output, form, FORMATS, ".txt, .md, .json or .html")
     if output is not None and output.exists():
         raise VtopError(f"{output}: exists already; name a new file, or remove it first")
     from vtop.cli import whatif_words as words
@@ -210,17 +210,6 @@ def _profile(name: str | None, runs: Sequence[Run], file: Path) -> Profile:
 
 
 # --- where to ---------------------------------------------------------------------------------------------------------
-
-
-def _format(output: Path | None, form: str | None) -> str:
-    if form is not None:
-        return form
-    if output is None:
-        return "txt"
-    known = FORMATS.get(output.suffix.lower())
-    if known is None:
-        raise VtopError(f"-o {output}: of which form? End it in .txt, .md, .json or .html, or say --format")
-    return known
 
 
 def _put(content: bytes, output: Path | None) -> None:
