@@ -17,17 +17,25 @@ from vtop.engine.replay import Ask, Load
 from vtop.engine.runs import Run, runs
 from vtop.engine.shape import QWEN_7B
 
-H200 = ("sweep", "overload_loaded", "sweep_c64", "overload")
-HELD_OUT: dict[str, dict[str, int]] = {  # of a fourth card; with the flags that a page does not say
+# recordings, with the flags that a page does not say
+H200: dict[str, dict[str, int]] = {
+    "sweep.jsonl.gz": {},
+    "overload_loaded.jsonl.gz": {},
+    "sweep_c64.jsonl.gz": {},
+    "overload.jsonl.gz": {},
+    "overload_seqs10.jsonl.gz": {"max_num_seqs": 10},
+}
+HELD_OUT: dict[str, dict[str, int]] = {
     "open_loop.jsonl.zst": {},
+    "open_loop_again.jsonl.gz": {},
     "sweep_again.jsonl.gz": {},
     "pool7168.jsonl.gz": {},
-    "overload_seqs10.jsonl.gz": {"max_num_seqs": 10},
     "sweep_batch512.jsonl.gz": {"max_num_batched_tokens": 512},
+    "sweep_batch512_again.jsonl.gz": {"max_num_batched_tokens": 512},
 }
 H200_ORIGIN = (
     "NVIDIA H200, Qwen2.5-7B shape in bf16, vLLM 0.26.0; fitted on the recordings that come with vtop: "
-    "sweep, sweep_c64, overload, overload_loaded"
+    "sweep, sweep_c64, overload, overload_loaded, overload_seqs10"
 )
 RTX4090 = "NVIDIA GeForce RTX 4090"
 RTX4090_ORIGIN = (
@@ -65,16 +73,17 @@ def published() -> list[Run]:
     ]
 
 
+def recorded(files: dict[str, dict[str, int]]) -> list[Run]:
+    return [run for name, flags in files.items() for run in runs(shipped.folder("recordings") / name, flags)]
+
+
 def main() -> None:
     asked = sys.argv[1:] or ["h200", "rtx4090"]
     for card in asked:
         began = time.perf_counter()
         if card == "h200":
-            given = [run for name in H200 for run in runs(shipped.folder("recordings") / f"{name}.jsonl.gz")]
+            given, unseen = recorded(H200), recorded(HELD_OUT)
             fitted = fit(given)
-            unseen = [
-                run for name, flags in HELD_OUT.items() for run in runs(shipped.folder("recordings") / name, flags)
-            ]
             held_out = compare(unseen, fitted.timing, fitted.frontend, fitted.shape)
             made = profile.of_fit(fitted, "h200-qwen2.5-7b", H200_ORIGIN, held_out=held_out)
         else:

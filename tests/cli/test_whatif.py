@@ -10,11 +10,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.cli.test_show import strict
-from tests.engine.test_runs import busy, loaded, written
+from tests.engine.test_runs import busy, loaded, started, written
 from tests.session.made import Log, Server
 from tests.ui.screens import OVERLOAD
 from vtop.cli import main
 from vtop.engine import profile
+from vtop.recording import GpuReading
 
 PHASE = ("sweep", "--phase", "7")  # 64 in flight
 
@@ -55,9 +56,16 @@ def test_the_models_own_error_stands_before_its_answer() -> None:
     text = answered(*PHASE, "--max-num-seqs", "16")
     error, answer = text.index("How far off the model is"), text.index("With --max-num-seqs 16")
     assert error < answer
-    assert "recorded   simulated" in text[error:answer]
+    assert "recorded   profile alone          error   at its pace          error" in text[error:answer]
+    assert "to launch a step without a graph" in text[:error]
     assert "output tokens/s" in text[error:answer]
     assert "± is the model's own error" in text[answer:]
+
+
+def test_the_profile_alone_is_asked_for() -> None:
+    text = answered(*PHASE, "--no-pace")
+    assert "recorded   simulated" in text
+    assert "to launch a step" not in text
 
 
 def test_without_a_flag_only_the_error_is_shown() -> None:
@@ -85,6 +93,35 @@ def test_max_num_seqs_that_the_recording_shows_is_taken(seated: Path) -> None:
     assert "that of h200-qwen2.5-7b taken" in result.stdout.replace("\n", " ")
 
 
+def test_flags_on_record_are_taken_and_said_to_be(tmp_path: Path) -> None:
+    log, server = Log(), Server()
+    busy(log, server, running=4, waiting=2, kv=0.25)
+    loaded(log)
+    started(log, 0.55, max_num_seqs=6, max_num_batched_tokens=512)
+    path = written(log, tmp_path / "flags.jsonl")
+    result = asked(path, "--profile", "h200-qwen2.5-7b")
+    assert result.exit_code == 0
+    assert "is not on record" not in result.stderr  # nor is what the pages suggest looked at
+    assert "recorded with  --max-num-seqs 6 --kv-tokens 4096 --max-num-batched-tokens 512" in result.stdout
+    assert "on record      --max-num-seqs 6 --max-num-batched-tokens 512" in result.stdout
+    (run,) = document(path, "--profile", "h200-qwen2.5-7b")["runs"]
+    assert run["flags_from"] == {"max_num_seqs": "on record", "max_num_batched_tokens": "on record"}
+    told = document(path, "--profile", "h200-qwen2.5-7b", "--was-max-num-seqs", "8")["runs"][0]
+    assert told["recorded_flags"]["max_num_seqs"] == 8
+    assert told["flags_from"] == {"max_num_seqs": "told", "max_num_batched_tokens": "on record"}
+
+
+def test_a_default_that_the_recording_belies_is_not_taken(tmp_path: Path) -> None:
+    log, server = Log(), Server()
+    log.gpu(0.4, GpuReading(index=0, uuid="GPU-0", name="NVIDIA L4", mem_total_bytes=24 * 2**30, serving=True))
+    busy(log, server, running=300)
+    loaded(log)
+    started(log, 0.55)
+    result = asked(written(log, tmp_path / "flags.jsonl"), "--profile", "h200-qwen2.5-7b")
+    assert "--max-num-seqs is not on record: 300 taken" in result.stderr  # not 256
+    assert "vLLM's default  --max-num-batched-tokens 2048" in result.stdout
+
+
 def test_beyond_what_was_fitted_is_said() -> None:
     text = " ".join(answered(*PHASE, "--kv-tokens", "131072", "--max-num-batched-tokens", "256").split())
     assert "kv tokens 131,072 (86,896–114,688)" in text
@@ -107,6 +144,9 @@ def test_json_holds_every_number_with_its_error_and_doubt() -> None:
     numbers = {number["name"]: number for number in run["numbers"]}
     output = numbers["output_per_s"]
     assert output["error_ratio"] == pytest.approx(output["simulated"] / output["recorded"] - 1)
+    alone = output["by_profile_alone"]
+    assert output["by_profile_alone_error_ratio"] == pytest.approx(alone / output["recorded"] - 1)
+    assert 0.5 < run["pace"]["launch"] < 2
     assert output["difference"] == pytest.approx(output["predicted"] - output["simulated"])
     assert output["verdict"] == "worse"
     assert 0 < output["doubt"] < abs(output["difference"])

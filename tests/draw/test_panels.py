@@ -18,6 +18,7 @@ from vtop.draw.panels import PANELS, chart_columns
 from vtop.draw.rows import LEFT, left
 from vtop.draw.screen import BODY, KEYS, arrange, assembled, columns_for, drawn, screen
 from vtop.session.frame import Frame, Points
+from vtop.session.started import StartedWith
 
 LOOKS = (looks.load("dark"), looks.load("light", ascii=True, colour=False), looks.load("ansi16"))
 SIZES = ((80, 24), (120, 36), (200, 60), (46, 19), (60, 15), (110, 30), (30, 5))
@@ -123,6 +124,19 @@ def test_the_overload_reads_as_it_was() -> None:
     assert "≈ 52.3 s (estimate)" in ttft
     assert re.search(r"power +527 W .*of 700 W", draw("gpus", frame, 78, 2))
     assert re.search(r"queue +48\.1 s +40–50 s +> 60 s +> 60 s +23", draw("latencies", frame, 78, 8))
+
+
+def test_seats_and_token_budget_stand_in_the_header_where_all_servers_have_the_same() -> None:
+    def header(*limits: tuple[int | None, int | None] | None) -> str:
+        known = [StartedWith("vllm serve", {}, *of, ()) if of is not None else None for of in limits]
+        servers = tuple(frames.server(at, started=of) for at, of in enumerate(known))
+        return draw("header", replace(frames.overload(), servers=servers), 160, 1)
+
+    assert "· seats 128 · 8,192 tok a step ·" in header((128, 8192))
+    assert "· seats 128 · 8,192 tok a step ·" in header((128, 8192), (128, 8192))
+    assert "· 8,192 tok a step ·" in header((None, 8192))
+    for unknown in (header(None), header((None, None)), header((128, 8192), None), header((128, 8192), (10, 8192))):
+        assert not re.search("seats|tok a step", unknown)
 
 
 def test_the_parts_of_ttft_follow_each_other() -> None:

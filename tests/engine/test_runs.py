@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.session.made import Log, Server
-from vtop.engine.runs import Run, read, runs
-from vtop.recording import Load, Request, Scrape, encode
+from vtop.engine.runs import RECORDED, TOLD, Run, read, runs
+from vtop.recording import Identity, Load, Request, Scrape, encode
 
 
 def written(log: Log, path: Path) -> Path:
@@ -134,6 +135,65 @@ def test_where_others_wait_and_the_pool_has_room_running_is_max_num_seqs(path: P
     busy(log, server, running=4, waiting=2, kv=0.25)
     loaded(log)
     assert only(written(log, path)).observed.seats == 4
+
+
+def started(log: Log, t: float, version: str = "0.26.0", **flags: int | bool | str) -> None:
+    named = {name.replace("_", "-"): value for name, value in flags.items()}
+    who = Identity(server=0, version=version, max_model_len=4096, command="vllm serve", flags=dict(named))
+    place = next((at for at, event in enumerate(log.events) if event.t > t), len(log.events))
+    log.events.insert(place, msgspec.structs.replace(who, t=t))
+
+
+def test_the_flags_of_the_command_on_record_are_the_runs(path: Path) -> None:
+    log, server = Log(), Server()
+    busy(log, server)
+    loaded(log)
+    started(
+        log, 0.55, max_num_seqs=6, max_num_batched_tokens=512, scheduling_policy="priority", async_scheduling=False,
+        long_prefill_token_threshold=64, enforce_eager=True,
+    )  # fmt: skip
+    written(log, path)
+    run = only(path)
+    assert (run.flags.max_num_seqs, run.flags.max_num_batched_tokens) == (6, 512)
+    assert (run.flags.policy, run.flags.async_scheduling, run.flags.long_prefill_token_threshold) == (
+        "priority",
+        False,
+        64,
+    )
+    assert set(run.whence.values()) == {RECORDED}
+    (told,) = runs(path, {"max_num_seqs": 8})
+    assert (told.flags.max_num_seqs, told.flags.max_num_batched_tokens) == (8, 512)
+    assert told.whence["max_num_seqs"] == TOLD
+
+
+def test_a_phase_has_the_flags_that_were_in_force_then(path: Path) -> None:
+    log, server = Log(), Server()
+    busy(log, server)
+    loaded(log)
+    started(log, 0.55, max_num_seqs=6)
+    started(log, 30.0, max_num_seqs=99)
+    assert only(written(log, path)).flags.max_num_seqs == 6
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        ({}, (128, 8192)),
+        ({"max_num_batched_tokens": 64}, (64, 64)),
+        ({"max_num_seqs": 9000}, (9000, 9000)),
+        ({"enable_chunked_prefill": False}, (128, 8192)),
+    ],
+)
+def test_a_flag_that_is_not_on_record_is_taken_so_that_it_goes_with_those_that_are(
+    path: Path, given: dict[str, int], taken: tuple[int, int]
+) -> None:
+    log, server = Log(), Server()
+    busy(log, server)
+    loaded(log)
+    started(log, 0.55, version="0.1.0", **given)
+    run = only(written(log, path))
+    assert (run.flags.max_num_seqs, run.flags.max_num_batched_tokens) == taken
+    assert set(run.whence) == set(given)
 
 
 @pytest.mark.parametrize(("waiting", "kv"), [(0, 0.25), (2, 0.99)])

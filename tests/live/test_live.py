@@ -76,6 +76,10 @@ def test_vtop_waits_for_the_server_and_starts_by_itself(early: tuple[VllmServer,
     assert last.servers[0].version == "0.32.0"
     assert last.servers[0].outages == 1
     assert last.servers[0].restarts == 0
+    started = last.servers[0].started
+    assert started is not None
+    assert (started.command, started.max_num_seqs, started.flags["block-size"]) == ("vllm serve", 16, 32)
+    assert KEY not in record.path.read_text()
 
 
 def test_sigterm_leaves_a_complete_file(early: tuple[VllmServer, VtopRecord]) -> None:

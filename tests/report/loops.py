@@ -13,6 +13,7 @@ from vtop.report.compare import recorded
 from vtop.report.compare_blocks import Recorded
 from vtop.session.session import Session
 
+Flags = dict[str, int | float | bool | str]
 Line = tuple[float, int, Load | Request]  # when, in which order of those at once, what
 
 
@@ -47,11 +48,19 @@ class One:
         return self.first_s + sum(self.gaps_us) / 1e6
 
 
-def session(loops: Sequence[Loop] = (Loop(),), seed: int = 0, *, model: str = "m", cards: int = 1) -> Session:
-    """The loops one after another, as a session read to its end."""
+def session(
+    loops: Sequence[Loop] = (Loop(),),
+    seed: int = 0,
+    *,
+    model: str = "m",
+    cards: int = 1,
+    flags: Flags | None = None,
+) -> Session:
+    """The loops one after another, as a session read to its end. flags: of the server's command, where it is seen."""
     log, server, chance = Log(), Server(model=model), Random(seed)
     server.pool_tokens = 16_000
-    log.add(Identity(server=0, version="0.26.0", models=(model,)), 0.0)
+    command = "vllm serve" if flags is not None else None
+    log.add(Identity(server=0, version="0.26.0", models=(model,), command=command, flags=flags), 0.0)
     begin_s, page_s, phase = 0.5, 0.0, 0
     for loop in loops:
         ones = _run(loop, begin_s, chance)
@@ -72,8 +81,10 @@ def session(loops: Sequence[Loop] = (Loop(),), seed: int = 0, *, model: str = "m
     return log.session()
 
 
-def run(*loops: Loop, seed: int = 0, file: str = "run.jsonl", model: str = "m", cards: int = 1) -> Recorded:
-    return recorded(session(loops or (Loop(),), seed, model=model, cards=cards), file)
+def run(
+    *loops: Loop, seed: int = 0, file: str = "run.jsonl", model: str = "m", cards: int = 1, flags: Flags | None = None
+) -> Recorded:
+    return recorded(session(loops or (Loop(),), seed, model=model, cards=cards, flags=flags), file)
 
 
 def _run(loop: Loop, begin_s: float, chance: Random) -> list[One]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.report.loops import Loop, run
+from tests.report.loops import Flags, Loop, run
 from tests.report.test_compare import of_recording
 from vtop.errors import VtopError
 from vtop.report import compare
@@ -64,6 +64,20 @@ def test_models_of_one_shape_are_alike_whatever_their_server_calls_them() -> Non
 def test_other_lengths_of_two_recorded_servers_are_seen_in_what_they_finished() -> None:
     with pytest.raises(VtopError, match="tokens in, mean is 6,144 in overload"):
         compare.of([of_recording("overload"), of_recording("sweep_c64")])
+
+
+def test_flags_of_the_servers_commands_are_listed_where_both_are_on_record() -> None:
+    mine: Flags = {"max-num-seqs": 128, "block-size": 16, "dtype": "bfloat16", "enforce-eager": True}
+    its: Flags = {"max-num-seqs": 10, "block-size": 32, "dtype": "bfloat16", "enable-chunked-prefill": False}
+    found = compare.of([run(Loop(n=SHORT), flags=mine), run(Loop(n=SHORT), flags=its)])
+    assert {one.name: one.values for one in found.settings} == {
+        "--max-num-seqs": ("128", "10"),
+        "--enforce-eager": ("on", "not given"),
+        "--enable-chunked-prefill": ("not given", "off"),
+    }  # the block size is what its page says
+    assert "--max-num-seqs" in text(document(found, drawn=False))
+    only_one = compare.of([run(Loop(n=SHORT), flags=mine), run(Loop(n=SHORT))])
+    assert only_one.settings == ()
 
 
 def test_settings_of_the_load_are_listed_where_both_are_on_record() -> None:

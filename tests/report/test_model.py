@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,6 +16,7 @@ from click.testing import CliRunner
 from tests.report.reports import NAMES, made, path_of, report_of, session_of
 from vtop import units
 from vtop.cli import main
+from vtop.report import tables
 from vtop.report.contents import document
 from vtop.report.html import html
 from vtop.report.json import DIGITS, recording
@@ -116,6 +118,31 @@ def test_own_requests_give_exact_times_and_too_few_of_them_none() -> None:
     assert of.ttft.p99_s is None  # of 128 requests nothing can be said of p99
     assert isinstance(of.itl.p999_s, float)
     assert dict(of.server)["TTFT"].whose == "first token"
+
+
+@pytest.mark.parametrize(("name", "shown_s"), [("overload_loaded", 1.573209), ("overload_seqs10", 0.198254)])
+def test_p9999_of_the_gaps_is_the_gap_at_its_nearest_rank(name: str, shown_s: float) -> None:
+    of = report_of(name).phases[0].whole
+    assert of is not None
+    assert of.itl is not None
+    gaps_us: list[int] = []
+    for request in session_of(name).load.phases[0].ended:
+        gaps = request.gaps_us or ()
+        if not request.warmup:
+            for us, tokens in zip(gaps, request.gap_tokens or [1] * len(gaps), strict=True):
+                gaps_us += [round(us / tokens)] * tokens
+    rank = -(-len(gaps_us) * 9999 // 10_000)
+    assert of.itl.p9999_s == sorted(gaps_us)[rank - 1] / 1e6 == shown_s
+
+
+def test_p9999_is_a_column_of_the_phases_only_where_one_has_it() -> None:
+    few = report_of("sweep_again")
+    assert few.phases[0].whole is not None
+    loaded, cut = tables.phases(report_of("overload_loaded")), tables.phases(replace(few, phases=few.phases[:1]))
+    assert "1.57 s" in dict(zip(loaded.head, loaded.rows[0], strict=True))["ITL p99.99"]
+    assert "ITL p99.99" not in cut.head
+    assert "ITL p99.9" in cut.head
+    assert all(len(row) == len(cut.head) for row in cut.rows)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -6,10 +6,13 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.session.made import Log, Server, card, recorded
 from vtop.recording import GpuReading, Target
 from vtop.session.analysis import Energy
+from vtop.session.cards import Card
 from vtop.session.energy import COUNTERS, READINGS
 from vtop.session.frame import View
 
@@ -68,6 +71,19 @@ def test_a_counter_that_fell_is_not_believed() -> None:
     found = energy(loaded_anew)
     assert found.joules == pytest.approx(10_000.0)
     assert found.source == READINGS
+
+
+@given(st.lists(st.none() | st.integers(0, 4).map(float), min_size=2, max_size=12))
+def test_whether_it_fell_is_told_of_any_stretch(energy_j: list[float | None]) -> None:
+    one = Card(card(power_w=500.0))
+    for number, joules in enumerate(energy_j):
+        one.put(number, msgspec.structs.replace(card(power_w=500.0), energy_j=joules))
+    for first in range(len(energy_j)):
+        for last in range(first, len(energy_j)):
+            begin, end = energy_j[first], energy_j[last]
+            known = [joules for joules in energy_j[first : last + 1] if joules is not None]
+            told = begin is not None and end is not None and known == sorted(known)
+            assert one.counted_j(first, last) == (end - begin if told else None)  # type: ignore[operator]
 
 
 def test_a_gap_in_the_readings_is_left_out_and_tokens_cost_what_is_not_known() -> None:

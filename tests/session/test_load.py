@@ -10,7 +10,7 @@ import pytest
 from tests.session.made import Server
 from vtop.metrics.page import Folder
 from vtop.recording import Host, Load, Request, Start, Target, decode, encode
-from vtop.session.frame import LoadPart
+from vtop.session.frame import LoadPart, Quantiles
 from vtop.session.session import Session
 from vtop.session.spread import Spread
 
@@ -118,6 +118,20 @@ def test_failures_are_longer_than_everything_and_have_names() -> None:
     assert (found.ttft.n, found.ttft.failed) == (40, 10)
     assert found.ttft.p90_s == math.inf
     assert found.ttft.p99_s is None  # 50 are too few
+
+
+def test_p9999_needs_46_050_gaps_and_is_the_nearest_rank() -> None:
+    def itl(n: int, torn: int) -> Quantiles:
+        few = [ended(5.0, k, due_s=2, sent_s=2, first_s=2.5, tokens=2, gaps_us=(3_000_000,)) for k in range(torn)]
+        many = ended(5.0, torn, due_s=2, sent_s=2, first_s=2.5, tokens=n - torn + 1, gaps_us=(7_000,) * (n - torn))
+        found = part(load(1, "begin"), *few, many).itl
+        assert found.n == n
+        return found
+
+    assert itl(46_049, torn=5).p9999_s is None
+    assert itl(46_050, torn=4).p9999_s == 0.007  # the 46,046th of 46,050
+    assert itl(46_050, torn=5).p9999_s == 3.0
+    assert itl(46_050, torn=5).p999_s == 0.007
 
 
 def test_what_vtop_broke_off_is_unfinished_and_no_failure_of_the_server() -> None:

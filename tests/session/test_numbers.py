@@ -10,7 +10,8 @@ import pytest
 from vtop.metrics import vllm
 from vtop.session import frame
 from vtop.session.frame import Frame
-from vtop.session.numbers import NUMBERS, Number
+from vtop.session.number import Number
+from vtop.session.numbers import NUMBERS
 
 
 def _parts(hint: object) -> list[type]:

@@ -97,6 +97,17 @@ def test_means_and_percentiles_go_on_over_a_restart() -> None:
     assert ((row.p50.low, row.p50.high), (row.p99.low, row.p99.high)) == ((0.01, 0.1), (1.0, 10.0))
 
 
+def test_of_the_server_s_histogram_p9999_is_a_bucket_of_46_050_observed() -> None:
+    for n, known in ((46_050, True), (46_049, False)):
+        log = Log()
+        log.page(1.0, kv_page() + histogram("inter_token_latency_seconds", 0.5, 0))
+        log.page(2.0, kv_page() + histogram("inter_token_latency_seconds", 0.5, n))
+        (row,) = log.frame().latencies
+        assert row.n == n
+        assert row.p999 is not None
+        assert row.p9999 == (row.p999 if known else None)
+
+
 def test_one_replica_s_restart_leaves_the_counts_of_the_others() -> None:
     log = Log()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import ssl
 import struct
@@ -20,7 +21,8 @@ import pytest
 
 from vtop.errors import VtopError
 from vtop.recording.events import Event, Identity, Note, Outage, Scrape, Target, encode
-from vtop.sources import proxy
+from vtop.sources import processes, proxy
+from vtop.sources.command import Command
 from vtop.sources.server import Access, ServerSource
 
 PAGE = b"""# HELP vllm:num_requests_running Running.
@@ -473,6 +475,40 @@ def test_a_reconnect_asks_again_who_answers() -> None:
 
     events = watch(script, 6)
     assert [who.version for who in of(events, Identity)] == ["0.26.0", "0.27.0"]
+
+
+def test_the_command_of_a_server_is_looked_for_when_it_is_asked_who_it_is_and_not_with_every_page() -> None:
+    looked = 0
+
+    def started_by() -> Command:
+        nonlocal looked
+        looked += 1
+        return Command("vllm serve", {"max-num-seqs": 7}, os.getpid(), processes.began(os.getpid()))
+
+    (who,) = of(watch(vllm, 150, started_by=started_by), Identity)
+    assert (who.command, who.flags) == ("vllm serve", {"max-num-seqs": 7})
+    assert looked == 1
+    (who,) = of(watch(vllm, 3), Identity)
+    assert (who.command, who.flags) == (None, None)
+
+
+def test_a_server_that_restarts_between_two_pages_is_asked_who_it_is_again() -> None:
+    pages, flags = 0, iter(({"max-num-seqs": 128}, {"max-num-seqs": 10}))
+
+    def script(path: str) -> Reply:
+        nonlocal pages
+        pages += path == "/metrics"
+        fallen = PAGE.replace(b" 17.0", b" 1.0") if pages > 3 else PAGE
+        return Reply(200, fallen) if path == "/metrics" else vllm(path)
+
+    gone = 2**22 + 1  # no pid is as high
+
+    def started_by() -> Command:
+        return Command("vllm serve", {**next(flags)}, gone, 1)
+
+    events = watch(script, 6, started_by=started_by)
+    assert [who.flags for who in of(events, Identity)] == [{"max-num-seqs": 128}, {"max-num-seqs": 10}]
+    assert isinstance(events[events.index(of(events, Identity)[1]) - 1], Scrape)
 
 
 def test_a_server_too_busy_to_say_who_it_is_is_asked_again_a_minute_later() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vtop.cli.shared import open_recording, write
+from vtop.cli.shared import form_of, open_recording, write
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from vtop.report.model import Report
 
 FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json", ".txt": "txt"}
-ON_STDOUT = ("md", "json", "txt")
 
 
 @click.command()
@@ -40,7 +39,7 @@ def report(
 
     HTML (one file, report.html unless -o names another), or with --format: md, json and txt, on stdout without -o.
     """
-    written = _format(output, form)
+    written = form_of(output, form, FORMATS, ".html, .md, .json or .txt", without="html")
     if written == "html" and output is None:
         output = Path("report.html")
     if output is not None and output.exists():
@@ -72,17 +71,6 @@ def report(
                 err=True,
             )
     return expect.exit_code(outcomes)
-
-
-def _format(output: Path | None, form: str | None) -> str:
-    if form is not None:
-        return form
-    if output is None:
-        return "html"
-    known = FORMATS.get(output.suffix.lower())
-    if known is None:
-        raise VtopError(f"-o {output}: of which form? End it in .html, .md, .json or .txt, or say --format")
-    return known
 
 
 def _bytes(form: str, made: Sequence[Report], outcomes: Sequence[Outcome]) -> bytes:

@@ -155,15 +155,17 @@ def write(path: Path, content: bytes) -> None:
         raise VtopError(f"{path}: cannot be written ({error.strerror})") from error
 
 
-def form_of(output: Path | None, form: str | None, forms: Mapping[str, str], endings: str) -> str:
-    """The form to write: as asked, by the file's ending (`forms`), or txt for stdout. `endings`: those, in words.
+def form_of(
+    output: Path | None, form: str | None, forms: Mapping[str, str], endings: str, *, without: str = "txt"
+) -> str:
+    """The form to write: as asked, by the file's ending (`forms`), or `without` a file. `endings`: those, in words.
 
     Raises VtopError for an ending that tells no form.
     """
     if form is not None:
         return form
     if output is None:
-        return "txt"
+        return without
     known = forms.get(output.suffix.lower())
     if known is None:
         raise VtopError(f"-o {output}: of which form? End it in {endings}, or say --format")

@@ -28,9 +28,15 @@ QUICK = 4  # rounds of a fit that is made on the way
 
 _NUMBER = click.IntRange(min=1)
 _was_options = together(
-    click.option("--was-max-num-seqs", "was_seqs", type=_NUMBER, metavar="N", help=f"The recorded flag. [{SEQS}]"),
     click.option(
-        "--was-max-num-batched-tokens", "was_budget", type=_NUMBER, metavar="N", help=f"The recorded flag. [{BUDGET}]"
+        "--was-max-num-seqs", "was_seqs", type=_NUMBER, metavar="N", help=f"The recorded flag. [on record, or {SEQS}]"
+    ),
+    click.option(
+        "--was-max-num-batched-tokens",
+        "was_budget",
+        type=_NUMBER,
+        metavar="N",
+        help=f"The recorded flag. [on record, or {BUDGET}]",
     ),
     shape_option,
 )
@@ -46,6 +52,7 @@ _was_options = together(
 @click.option("--slo", metavar="BOUNDS", help="Count the requests that keep all of: ttft=800ms,tpot=50ms,e2e=10s.")
 @click.option("--phase", "phase", type=_NUMBER, metavar="N", help="Only this phase of the load. [all]")
 @click.option("--profile", "profile_name", metavar="NAME|FILE", help="Timing. [the card's; else fitted on FILE]")
+@click.option("--no-pace", is_flag=True, help="By the profile alone, whatever the pace of the recording's own host.")
 @_was_options
 @click.option("--format", "form", type=click.Choice(["txt", "json", "md", "html"]), help="[by the ending of -o]")
 @click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), help="Where to. [stdout]")
@@ -53,12 +60,13 @@ def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -
     """What would other flags have done to this recording's load?
 
     Replays the recorded requests on a simulated engine: with the recorded flags, which shows how far off it is, then
-    with yours. Without a flag it only shows the first.
+    with yours, at the pace of the recording's own host and card. Without a flag it only shows the first.
     """
     written = form_of(output, form, FORMATS, ".txt, .md, .json or .html")
     if output is not None and output.exists():
         raise VtopError(f"{output}: exists already; name a new file, or remove it first")
     from vtop.cli import whatif_words as words
+    from vtop.engine.pace import AS_FITTED, pace_of
     from vtop.engine.search import asked as wanted
     from vtop.engine.search import criterion, search
     from vtop.engine.whatif import what_if
@@ -70,14 +78,15 @@ def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -
         raise VtopError("--best goes with --search: it is what its rows are judged by")
     found, taken = _runs(file, asked)
     profile = _profile(asked["profile_name"], found, file)
+    paces = [AS_FITTED if asked["no_pace"] else pace_of(run, profile) for run in found]
     began_s = time.perf_counter()
     answers: list[words.Answer] = []
-    for run in found:
+    for run, pace in zip(found, paces, strict=True):
         flags = _changed(run.flags, asked)
         if what is None or number is None:
-            answers.append(what_if(run, profile, flags, bounds))
+            answers.append(what_if(run, profile, flags, bounds, pace))
         else:
-            answers.append(search(run, profile, flags, what, bounds=bounds, number=number))
+            answers.append(search(run, profile, flags, what, bounds=bounds, number=number, pace=pace))
     took_s = time.perf_counter() - began_s
     simulated_s = sum(words.simulated_s(answer) for answer in answers)
     click.echo(f"simulated {simulated_s:,.0f} s in {took_s:.1f} s: {simulated_s / took_s:,.0f} times as fast", err=True)
@@ -126,9 +135,8 @@ def _runs(file: Path, asked: dict[str, Any]) -> tuple[list[Run], list[str]]:
     from vtop.engine.shape import shape_of
 
     path = open_recording(file).path
-    told = {"max_num_seqs": asked["was_seqs"] or SEQS, "max_num_batched_tokens": asked["was_budget"] or BUDGET}
-    told["max_num_batched_tokens"] = max(told["max_num_batched_tokens"], told["max_num_seqs"])
-    found = read(path, told)
+    was = {"max_num_seqs": asked["was_seqs"], "max_num_batched_tokens": asked["was_budget"]}
+    found = read(path, {name: value for name, value in was.items() if value is not None})
     shape = shape_of(given_shape(asked["model_config"]))
     runs = [replace(run, shape=shape or run.shape) for run in found if isinstance(run, Run)]
     if (phase := asked.get("phase")) is not None:
@@ -144,10 +152,13 @@ def _runs(file: Path, asked: dict[str, Any]) -> tuple[list[Run], list[str]]:
             raise VtopError(f"{file}: no load in it that can be replayed: {why[0] if why else 'it is empty'}{more}")
         for one in why:
             click.echo(f"vtop: {file}: left out: {one}", err=True)
-    seated = [_seated(run, asked["was_seqs"]) for run in runs]
-    taken = [] if asked["was_seqs"] else list(dict.fromkeys(words for _, words in seated))
-    if not asked["was_budget"]:
-        taken.append(f"--max-num-batched-tokens {told['max_num_batched_tokens']}")
+    seated = [_seated(run) for run in runs]
+    taken = list(dict.fromkeys(words for _, words in seated if words))
+    taken += dict.fromkeys(
+        f"--max-num-batched-tokens {run.flags.max_num_batched_tokens}"
+        for run, _ in seated
+        if "max_num_batched_tokens" not in run.whence
+    )
     for line in taken:
         flag, value, *why = line.split(maxsplit=2)
         said = f", {why[0]}" if why else ""
@@ -155,20 +166,24 @@ def _runs(file: Path, asked: dict[str, Any]) -> tuple[list[Run], list[str]]:
     return [run for run, _ in seated], [" ".join(line.split()[:2]) for line in taken]
 
 
-def _seated(run: Run, told: int | None) -> tuple[Run, str]:
-    """The run with the max_num_seqs it was made with, as far as the recording shows it, and how that is said."""
-    seen = run.observed
-    if told is not None:
-        if seen.most_running is not None and seen.most_running > told:
-            raise VtopError(f"--was-max-num-seqs {told}: {run.name} has {seen.most_running} running at once")
+def _seated(run: Run) -> tuple[Run, str]:
+    """The run with the max_num_seqs it was made with, as far as the recording shows it; and how that is said, where it
+    is taken for granted."""
+    from vtop.engine.runs import TOLD
+
+    seen, known, whence = run.observed, run.flags.max_num_seqs, run.whence.get("max_num_seqs")
+    if whence is not None and (seen.most_running is None or seen.most_running <= known):
         return run, ""
+    if whence == TOLD:
+        raise VtopError(f"--was-max-num-seqs {known}: {run.name} has {seen.most_running} running at once")
     if seen.seats is not None:
         seqs, why = seen.seats, " as so many ran while others waited and the pool had room"
     else:
         seqs, why = max(SEQS, seen.most_running or 0), ""
     budget = max(run.flags.max_num_batched_tokens, seqs)
     changed = replace(run.flags, max_num_seqs=seqs, max_num_batched_tokens=budget)
-    return replace(run, flags=changed), f"--max-num-seqs {seqs}{why}"
+    others = {name: whence for name, whence in run.whence.items() if name != "max_num_seqs"}
+    return replace(run, flags=changed, whence=others), f"--max-num-seqs {seqs}{why}"
 
 
 def _changed(flags: Flags, asked: dict[str, Any]) -> Flags:

@@ -33,6 +33,8 @@ def _json(answer: WhatIf | Search) -> dict[str, Any]:
         "requests": len(load.asks),
         "concurrency": load.concurrency,
         "recorded_flags": _flags_json(answer.run.flags),
+        "flags_from": dict(answer.run.whence),
+        "pace": asdict(answer.pace),
         "remarks": list(answer.remarks),
     }
     if isinstance(answer, WhatIf):
@@ -69,6 +71,8 @@ def _row_json(row: Row) -> dict[str, Any]:
         "unit": number.unit,
         "better": number.better,
         "recorded": row.recorded,
+        "by_profile_alone": row.alone,
+        "by_profile_alone_error_ratio": row.alone_ratio,
         "simulated": row.before,
         "error_ratio": row.error_ratio,
         "predicted": row.after,

@@ -8,16 +8,20 @@ from typing import Final
 from vtop import units
 from vtop.engine.flags import Flags
 from vtop.engine.measured import NUMBERS
+from vtop.engine.pace import AS_FITTED, Pace
 from vtop.engine.profile import Profile
 from vtop.engine.replay import Load
+from vtop.engine.runs import RECORDED, USUAL, Run
 from vtop.engine.search import Search, Tried
 from vtop.engine.whatif import Row, WhatIf, changes
 from vtop.report import compare_words
 from vtop.report.compare_parts import Difference, NumberPart
 from vtop.report.document import Block, Document, Facts, Finding, Findings, Section, Table, Text
+from vtop.session.started import typed
 
 Answer = WhatIf | Search
 
+_TYPED: Final = {"policy": "scheduling-policy"}
 SPOKEN: Final = ("output_per_s", "good_per_s", "ttft_s", "e2e_s", "preemptions")
 COLUMNS: Final = (
     "output_per_s",
@@ -39,10 +43,10 @@ EXPLAINED: Final = (
 def simulated_s(answer: Answer) -> float:
     """Seconds of virtual time behind it."""
     if isinstance(answer, WhatIf):
-        sides = [answer.before] if answer.after is answer.before else [answer.before, answer.after]
+        sides = [answer.alone, answer.before, answer.after]
     else:
         sides = [answer.recorded, *(one.simulated for one in answer.tried if one.simulated is not None)]
-    return sum(side.span_s for side in sides)
+    return sum(side.span_s for side in {id(side): side for side in sides}.values())
 
 
 def document(file: str, profile: Profile, answers: Sequence[Answer], taken: Sequence[str]) -> Document:
@@ -50,7 +54,8 @@ def document(file: str, profile: Profile, answers: Sequence[Answer], taken: Sequ
     asked = _title(answers[0])
     sections = [Section("what", "What was simulated", 2, (Facts(_facts(profile, answers, taken)),))]
     for at, answer in enumerate(answers, 1):
-        sections.append(Section(f"run{at}", answer.run.name, 2, (Text(_load(answer.run.load)),)))
+        said = " ".join(filter(None, (_load(answer.run.load), _pace(answer.pace))))
+        sections.append(Section(f"run{at}", answer.run.name, 2, (Text(said),)))
         made = _answer(at, answer) if isinstance(answer, WhatIf) else _search(at, answer)
         sections += [section for section in made if section.blocks]
     return Document(f"vtop whatif {file}{f': {asked}' if asked else ''}", tuple(sections))
@@ -65,9 +70,19 @@ def _title(answer: Answer) -> str:
 def _facts(profile: Profile, answers: Sequence[Answer], taken: Sequence[str]) -> tuple[tuple[str, str], ...]:
     said = list(dict.fromkeys(_flags(answer.run.flags) for answer in answers))
     pairs = [("timing", f"{profile.name}: {profile.origin}"), ("recorded with", "; ".join(said))]
+    for whence in (RECORDED, USUAL):
+        known = dict.fromkeys(words for answer in answers if (words := _from(answer.run, whence)))
+        if known:
+            pairs.append((whence, "; ".join(known)))
     if taken:
         pairs.append(("not on record", f"taken: {', '.join(taken)}"))
     return tuple(pairs)
+
+
+def _from(run: Run, whence: str) -> str:
+    """The flags of a run that come from there, as they are typed."""
+    names = [name for name, where in run.whence.items() if where == whence]
+    return " ".join(typed(_TYPED.get(name, name).replace("_", "-"), getattr(run.flags, name)) for name in names)
 
 
 def _flags(flags: Flags) -> str:
@@ -86,6 +101,15 @@ def _load(load: Load) -> str:
     return f"{said} within {units.seconds(over_s)}, as they came."
 
 
+def _pace(pace: Pace) -> str:
+    if pace == AS_FITTED:
+        return ""
+    return (
+        f"Its host took {pace.launch:.2f} × as long to launch a step without a graph as the profile's, its card "
+        f"{pace.card:.3f} × as long for its work: found in this recording, and kept for other flags."
+    )
+
+
 def _span(values: Sequence[int]) -> str:
     least, most = min(values), max(values)
     return f"{least:,}" if least == most else f"{least:,}–{most:,}"
@@ -96,10 +120,20 @@ def _span(values: Sequence[int]) -> str:
 
 def _answer(at: int, answer: WhatIf) -> list[Section]:
     rows = answer.rows
+    at_its_pace = answer.pace != AS_FITTED
     error = Table(
         "How far off the model is",
-        ("", "recorded", "simulated", "error"),
-        tuple((row.number.label, _value(row, row.recorded), _value(row, row.before), _error(row)) for row in rows),
+        ("", "recorded", *(("profile alone", "error", "at its pace") if at_its_pace else ("simulated",)), "error"),
+        tuple(
+            (
+                row.number.label,
+                _value(row, row.recorded),
+                *((_value(row, row.alone), _error(row, row.alone)) if at_its_pace else ()),
+                _value(row, row.before),
+                _error(row, row.before),
+            )
+            for row in rows
+        ),
     )
     sections = [Section(f"error{at}", error.title, 3, (error,))]
     asked = changes(answer.run.flags, answer.flags)
@@ -181,12 +215,13 @@ def _value(row: Row, value: float | None) -> str:
     return compare_words.value(row.number.unit, value)
 
 
-def _error(row: Row) -> str:
-    if row.error is None:
+def _error(row: Row, simulated: float | None) -> str:
+    if simulated is None or row.recorded is None:
         return units.UNKNOWN
+    off = simulated - row.recorded
     if row.number.unit == "ratio":
-        return f"{compare_words.percent(row.error)} points"
-    return f"{compare_words.percent(row.error_ratio)} %" if row.error_ratio is not None else _value(row, row.error)
+        return f"{compare_words.percent(off)} points"
+    return f"{compare_words.percent(off / abs(row.recorded))} %" if row.recorded else _value(row, off)
 
 
 def _doubts(at: int, remarks: Sequence[str]) -> Section:

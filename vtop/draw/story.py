@@ -27,6 +27,7 @@ _VERDICTS: Final = {"none": "good", "idle": "dim", "waiting": "dim", "unknown": 
 _HAPPENINGS: Final = {
     "start": "dim",
     "restart": "warn",
+    "flags": "warn",
     "outage": "bad",
     "back": "good",
     "unhealthy": "bad",
@@ -58,6 +59,8 @@ def _identity(frame: Frame, width: int, look: Look, state: str) -> Line:
         shown.append(Phrase(4, (("KV ", "dim"), (f"{units.count(cache.pool_tokens)} tok", "text"), *size)))
     if cache.max_concurrency is not None:
         shown.append(Phrase(7, (("fits ", "dim"), (fits(frame), "text"))))
+    if limits := _limits(frame):
+        shown.append(Phrase(5, limits))
     ups = [server.uptime_s for server in frame.servers if server.uptime_s is not None]
     if ups:
         shown.append(Phrase(9, (("up ", "dim"), (units.uptime(min(ups)), "text"))))
@@ -66,6 +69,21 @@ def _identity(frame: Frame, width: int, look: Look, state: str) -> Line:
     right = [Phrase(1, ((state, "mark"),))] if state else []
     right.append(Phrase(2, (_age(frame),)))
     return phrases(look, width, shown, right)
+
+
+def _limits(frame: Frame) -> tuple[Piece, ...]:
+    """Seats and token budget of an engine, where all servers have the same and both are known."""
+    known = {
+        (one.started.max_num_seqs, one.started.max_num_batched_tokens) if one.started is not None else (None, None)
+        for one in frame.servers
+    }
+    seats, budget = known.pop() if len(known) == 1 else (None, None)
+    said: list[Piece] = []
+    if seats is not None:
+        said += [("seats ", "dim"), (units.count(seats), "text")]
+    if budget is not None:
+        said += [(" · " if said else "", "dim"), (f"{units.count(budget)} tok a step", "dim")]
+    return tuple(said)
 
 
 def _who(frame: Frame) -> str:

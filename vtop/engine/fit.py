@@ -9,19 +9,17 @@ Coefficients that the runs say nothing about stay where physics expects them. Le
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vtop.engine.engine import Engine
+from vtop.engine.least_squares import Vector, least_squares
 from vtop.engine.replay import Load, Replayed, measures, replay
 from vtop.engine.runs import Run
 from vtop.engine.shape import QWEN_7B, ModelShape
 from vtop.engine.timing import Frontend, Timing
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +37,19 @@ COEFFICIENTS = (
     Coefficient("compute_flops_s", 700e12, 4.0),
     Coefficient("attention_flops_s", 500e12, 1.3),
     Coefficient("fixed_s", 0.6e-3, 2.0),
-    Coefficient("launch_eager_s", 20e-3, 3.0),
+    Coefficient("launch_eager_s", 25e-3, 1.5),
     Coefficient("boost_s", 0.12, 1.3),
     Coefficient("throttled", 0.2, 1.6),  # beyond 1
     Coefficient("finish_s", 0.6e-3, 1.5),
     Coefficient("client_s", 4e-3, 2.0),
-    Coefficient("launch_pieces_s", 7.2e-3, 1.5),
-    Coefficient("launch_warm_s", 12e-3, 1.5),
+    Coefficient("launch_pieces_s", 7.5e-3, 1.3),
 )
-# what runs at one a second say too little about; measured on the H200 that the recordings are of
+# what runs at one a second say too little about; the launches and plan_row_s by stamps in an H200 server's own thread
 ASSUMED = {
     "row_s": 1.2e-6,
-    "launch_graph_s": 3.0e-3,
+    "plan_row_s": 26e-6,
+    "launch_graph_s": 2.6e-3,
+    "launch_warm_s": 15e-3,  # the mean of two hosts
     "warm_per_s": 6.0,
     "boost_recovery_s": 0.4,
     "parse_s": 0.85e-3,
@@ -67,7 +66,6 @@ _FRONTEND = {"parse_s", "submit_s", "token_s", "output_s", "finish_s", "hop_s", 
 WEIGHED = (("e2e_s", 0.003), ("decode_s", 0.015), ("ttft_s", 0.04), ("prefill_s", 0.05), ("frontend_s", 0.3))
 FLOOR_S = 0.0005
 ROUNDS = 10
-ENOUGH_GAINED = 0.003  # of what is off; a round that brings less is the last
 TRIES, UNSTEADY = 3, 8  # from so many in flight on, who meets whom in a step is chance
 
 
@@ -113,10 +111,10 @@ def fit(
     def off(at: Vector) -> Vector:
         """How far off everything is, in units of what it may well be."""
         timing, frontend = _coefficients(table, at)
-        rows = [_off(run, timing, frontend, known) for run in runs]
+        rows = [misses(run, timing, frontend, known) for run in runs]
         return np.concatenate([np.concatenate(rows), at / factors])
 
-    at, jacobian = _marquardt(off, np.zeros(len(COEFFICIENTS)), factors, rounds)
+    at, jacobian = least_squares(off, np.zeros(len(COEFFICIENTS)), factors, rounds)
     timing, frontend = _coefficients(table, at)
     covariance = np.linalg.inv(jacobian.T @ jacobian)
     spread = {c.name: float(math.exp(math.sqrt(v))) for c, v in zip(COEFFICIENTS, np.diag(covariance), strict=True)}
@@ -167,56 +165,26 @@ def _coefficients(table: Sequence[Coefficient], at: Vector) -> tuple[Timing, Fro
 
 
 def _shortened(load: Load) -> Load:
-    """Of a long steady run only as much as says what it is like."""
-    if load.concurrency is None or not load.uniform:
+    """Of a long steady run only as much as says what it is like: one with so few in flight that how they all began at
+    once is nothing to the mean."""
+    if load.concurrency is None or load.concurrency >= UNSTEADY or not load.uniform:
         return load
     return replace(load, asks=load.asks[: max(8, 6 * load.concurrency)])
 
 
-def _off(run: Run, timing: Timing, frontend: Frontend, shape: ModelShape) -> Vector:
-    """How a run's simulation misses it: the mean of several, since whose answer comes first is chance."""
+def misses(run: Run, timing: Timing, frontend: Frontend, shape: ModelShape) -> Vector:
+    """How far a run's simulation is off, by measure, in units of what it may well be: the mean of several, since whose
+    answer comes first is chance."""
     load = _shortened(run.load)
-    tries = TRIES if load.concurrency is not None and UNSTEADY <= load.concurrency <= len(load.asks) / 4 else 1
-    tried = [
-        measures(replay(replace(load, seed=seed), Engine(run.flags, timing, frontend, shape)).requests)
-        for seed in range(tries)
-    ]
+    steady = load.concurrency is not None and not UNSTEADY <= load.concurrency <= len(load.asks) / 4
+    tries = 1 if steady else TRIES
+    tried = []
+    for seed in range(tries):
+        simulated = replay(replace(load, seed=seed), Engine(run.flags, timing, frontend, shape))
+        tried.append(measures(simulated.requests[: run.observed.requests]))  # the pages may have missed the last ones
     rows = []
     for name, share in WEIGHED:
         real = float(getattr(run.observed, name))
         found = sum(one[name] for one in tried) / tries
         rows.append((found - real) / (share * real + FLOOR_S))
     return np.array(rows)
-
-
-def _marquardt(off: Callable[[Vector], Vector], at: Vector, scale: Vector, rounds: int) -> tuple[Vector, Vector]:
-    """The least squares of `off`, and its slopes there."""
-    damping = 0.03
-    here = off(at)
-    jacobian = _slopes(off, at, here, scale)
-    for _ in range(rounds):
-        slopes = jacobian * scale
-        step = np.linalg.solve(slopes.T @ slopes + damping * np.diag(np.diag(slopes.T @ slopes)), -slopes.T @ here)
-        there = at + np.clip(step, -1.0, 1.0) * scale
-        trial = off(there)
-        if trial @ trial < here @ here:
-            gained = 1.0 - (trial @ trial) / (here @ here)
-            at, here, damping = there, trial, damping / 3
-            if gained < ENOUGH_GAINED:
-                break
-            jacobian = _slopes(off, at, here, scale)
-        else:
-            damping *= 4
-            if damping > 30.0:
-                break
-    return at, jacobian
-
-
-def _slopes(off: Callable[[Vector], Vector], at: Vector, here: Vector, scale: Vector) -> Vector:
-    """Over steps wide enough that one answer more or less in a step does not rule."""
-    columns = []
-    for index in range(len(at)):
-        step = np.zeros(len(at))
-        step[index] = min(0.1, 0.25 * scale[index])
-        columns.append((off(at + step) - here) / step[index])
-    return np.array(columns).T

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from vtop.errors import VtopError
 
 POLICIES = ("fcfs", "priority")
+TAKEN_SEQS, TAKEN_BUDGET = 128, 8192  # where nothing tells: /metrics does not
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +18,8 @@ class Flags:
     """
 
     num_gpu_blocks: int
-    max_num_seqs: int = 128
-    max_num_batched_tokens: int = 8192
+    max_num_seqs: int = TAKEN_SEQS
+    max_num_batched_tokens: int = TAKEN_BUDGET
     block_size: int = 16
     max_model_len: int = 8192
     policy: str = "fcfs"

@@ -34,7 +34,8 @@ class Load:
     """Requests in order. concurrency: of a closed loop; None: each has its instant.
 
     think_s: how long a client takes from an answer to its next request; None: not on record, the fit's. The seed says
-    how much longer or shorter that and the way there and back is each time, by up to a half.
+    how much longer or shorter that and the way there and back is each time, by up to a half. Next to saturation so
+    little decides who meets whom in a step.
     """
 
     asks: tuple[Ask, ...]
@@ -75,19 +76,17 @@ class Replayed:
 def replay(load: Load, engine: Engine, watch: Callable[[Outcome], object] | None = None) -> Replayed:
     """Drive the engine with the load until all is answered. `watch` sees every step's outcome."""
     seen = Replayed()
-    waiting = iter(enumerate(load.asks))
     chance = Random(load.seed)
+    waiting = iter(_on_the_way(load, chance))
     pause_s = engine.frontend.client_s if load.think_s is None else load.think_s + WIRE_S
 
     def send(at_s: float | None) -> bool:
-        for number, ask in waiting:
+        for number, due_s, ask in waiting:
             request = Request(
                 number, ask.prompt_tokens, ask.output_tokens, priority=ask.priority, prefix_keys=ask.prefix_keys
             )
-            due_s = at_s if at_s is not None else ask.due_s
-            assert due_s is not None
             try:
-                engine.submit(request, due_s)
+                engine.submit(request, due_s if at_s is None else at_s)
             except ValueError:
                 seen.refused += 1
                 continue
@@ -117,6 +116,17 @@ def replay(load: Load, engine: Engine, watch: Callable[[Outcome], object] | None
     seen.preemptions = engine.scheduler.preemptions
     seen.executed_tokens = engine.scheduler.executed_tokens
     return seen
+
+
+def _on_the_way(load: Load, chance: Random) -> list[tuple[int, float, Ask]]:
+    """Which request, when it is there, and what it asks for, in the order in which they come."""
+    if load.concurrency is not None:
+        return [(number, 0.0, ask) for number, ask in enumerate(load.asks)]
+    coming = [
+        (number, (ask.due_s or 0.0) + WIRE_S * (chance.random() - 0.5), ask) for number, ask in enumerate(load.asks)
+    ]
+    first_s = min((at_s for _, at_s, _ in coming), default=0.0)
+    return sorted(((number, at_s - min(0.0, first_s), ask) for number, at_s, ask in coming), key=lambda one: one[1])
 
 
 def measures(requests: Sequence[Request]) -> dict[str, float]:

@@ -7,13 +7,13 @@ server was busy is a run, if all its requests were of one length: so many in fli
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from vtop.engine.flags import Flags
+from vtop.engine.flags import POLICIES, TAKEN_BUDGET, TAKEN_SEQS, Flags
 from vtop.engine.observed import Observed, answers_of, observed
 from vtop.engine.replay import Ask, Load
 from vtop.engine.shape import ModelShape, shape_of
@@ -22,6 +22,7 @@ from vtop.recording import FileRecording, Request
 from vtop.recording import Load as Phase
 from vtop.session import kv
 from vtop.session.session import Session
+from vtop.session.started import BUDGET, SEQS, StartedWith
 from vtop.session.window import Window, between
 
 EVEN = 0.002  # lengths that differ by less than this share are one length
@@ -35,6 +36,18 @@ NO_POOL = "the server's pages do not say how large its KV pool is"
 UNEVEN = "its requests are of several lengths, and vtop sent none of them: which came when is not on record"
 
 
+TOLD, RECORDED, USUAL = "told", "on record", "vLLM's default"  # where a flag is from; none of these: Flags' default
+# flags of the command on record that the engine has too, as it calls them
+_OF_COMMAND: dict[str, tuple[str, type]] = {
+    "scheduling-policy": ("policy", str),
+    "watermark": ("watermark", float),
+    "enable-chunked-prefill": ("enable_chunked_prefill", bool),
+    "async-scheduling": ("async_scheduling", bool),
+    "long-prefill-token-threshold": ("long_prefill_token_threshold", int),
+    "scheduler-reserve-full-isl": ("scheduler_reserve_full_isl", bool),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     name: str
@@ -46,10 +59,12 @@ class Run:
     server: str | None = None  # model and version
     phase: int | None = None  # of vtop's own load, from 0
     remarks: tuple[str, ...] = ()  # what the engine does not know of this load
+    whence: Mapping[str, str] = field(default_factory=dict)  # of the flags that no page tells: TOLD, RECORDED, USUAL
 
 
 def runs(path: Path, flags: Mapping[str, Any] | None = None) -> list[Run]:
-    """The runs of a recording. `flags`: what /metrics does not say (max_num_seqs, max_num_batched_tokens).
+    """The runs of a recording. `flags`: what is told of those that /metrics does not say (max_num_seqs,
+    max_num_batched_tokens); else they are those of the command on record, where there is one.
 
     Raises VtopError when the file is no recording.
     """
@@ -122,9 +137,10 @@ def _of_phase(
     seen = observed(session, window, (first_s, last_s), last_s - first_s, answers=answers_of(done), trials=counted)
     if seen is None or seen.requests < ENOUGH * len(done):
         return "the server's pages count fewer requests than it sent: they are not of this load"
-    known = _flags(session, window, flags)
-    if known is None:
+    found = _flags(session, window, flags)
+    if found is None:
         return NO_POOL
+    known, whence = found
     closed = begin.shape == "closed"
     keys = _prefix(begin.spec, known.block_size)
     asks = tuple(
@@ -149,6 +165,7 @@ def _of_phase(
         server=_server(session),
         phase=begin.phase,
         remarks=_remarks(begin, done, known, keys),
+        whence=whence,
     )
 
 
@@ -210,7 +227,8 @@ def _of_pages(name: str, session: Session, flags: Mapping[str, Any]) -> Iterable
     if not (_alike(window, Quantity.REQUEST_PROMPT_TOKENS) and _alike(window, Quantity.REQUEST_GENERATION_TOKENS)):
         yield UNEVEN
         return
-    known = _flags(session, between(session.servers, 0.0, session.end_s, session.end_s), flags)
+    whole = between(session.servers, 0.0, session.end_s, session.end_s)
+    known = _flags(session, whole, flags)
     if known is None:
         yield NO_POOL
         return
@@ -223,7 +241,8 @@ def _of_pages(name: str, session: Session, flags: Mapping[str, Any]) -> Iterable
         return
     prompt, output = (round(length) for length in lengths)
     load = Load(tuple(Ask(prompt, output) for _ in range(seen.requests)), concurrency)
-    yield Run(name, known, _shape(session), load, seen, card=_card(session), server=_server(session))
+    its, whence = known
+    yield Run(name, its, _shape(session), load, seen, card=_card(session), server=_server(session), whence=whence)
 
 
 def _alike(window: Window, quantity: Quantity) -> bool:
@@ -260,12 +279,14 @@ def _lengths(window: Window) -> tuple[float, float] | None:
     return (prompt, output) if prompt is not None and output is not None else None
 
 
-def _flags(session: Session, window: Window, told: Mapping[str, Any]) -> Flags | None:
+def _flags(session: Session, window: Window, told: Mapping[str, Any]) -> tuple[Flags, Mapping[str, str]] | None:
+    """The flags of the server on the window's last page, and whence those are that no page tells."""
     if not window.stretches:
         return None
     stretch = window.stretches[0]
     pool = kv.pool(stretch.server, stretch.last, None)
-    identity = stretch.server.identity(session.end_s)
+    now_s = stretch.server.t[stretch.last]
+    identity = stretch.server.identity(now_s) or stretch.server.identity(session.end_s)
     found: dict[str, Any] = {"enable_prefix_caching": bool(pool.prefix_caching)}
     if pool.block_size is not None:
         found["block_size"] = pool.block_size
@@ -273,8 +294,33 @@ def _flags(session: Session, window: Window, told: Mapping[str, Any]) -> Flags |
         found["num_gpu_blocks"] = round(pool.tokens) // int(found.get("block_size", 16))
     if identity is not None and identity.max_model_len is not None:
         found["max_model_len"] = identity.max_model_len
-    found.update(told)
-    return Flags(**found) if "num_gpu_blocks" in found else None
+    limits, whence = _limits(session.started_with(0, now_s), told)
+    if "max_num_seqs" not in limits:
+        limits["max_num_seqs"] = min(TAKEN_SEQS, limits.get("max_num_batched_tokens", TAKEN_SEQS))
+    if "max_num_batched_tokens" not in limits:
+        longest = found.get("max_model_len", 0) if limits.get("enable_chunked_prefill") is False else 0
+        limits["max_num_batched_tokens"] = max(TAKEN_BUDGET, limits["max_num_seqs"], longest)
+    found |= limits
+    return (Flags(**found), whence) if "num_gpu_blocks" in found else None
+
+
+def _limits(started: StartedWith | None, told: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """What is told, else what the command on record says; and whence each is."""
+    found: dict[str, Any] = {}
+    whence: dict[str, str] = {}
+    if started is not None:
+        for flag, (name, kind) in _OF_COMMAND.items():
+            given = started.flags.get(flag)
+            if type(given) is kind and (name != "policy" or given in POLICIES):
+                found[name], whence[name] = given, RECORDED
+        for flag in (SEQS, BUDGET):
+            name = flag.replace("-", "_")
+            value: int | None = getattr(started, name)
+            if value is not None:
+                found[name], whence[name] = value, USUAL if flag in started.defaults else RECORDED
+    found |= told
+    whence |= dict.fromkeys(told, TOLD)
+    return found, whence
 
 
 def _shape(session: Session) -> ModelShape | None:

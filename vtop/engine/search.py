@@ -11,6 +11,7 @@ from typing import Final
 
 from vtop.engine.flags import Flags
 from vtop.engine.measured import NUMBERS, Bounds, Number
+from vtop.engine.pace import AS_FITTED, Pace, at_pace
 from vtop.engine.profile import Profile
 from vtop.engine.runs import Run
 from vtop.engine.whatif import Error, Simulated, error_of, recorded_of, remarks, simulate
@@ -46,6 +47,7 @@ class Tried:
 @dataclass(frozen=True, slots=True)
 class Search:
     run: Run
+    pace: Pace
     name: str
     number: Number  # the criterion
     tried: tuple[Tried, ...]
@@ -109,14 +111,22 @@ def criterion(name: str | None, bounds: Bounds | None) -> Number:
 
 
 def search(
-    run: Run, profile: Profile, flags: Flags, what: Asked, *, number: Number, bounds: Bounds | None = None
+    run: Run,
+    profile: Profile,
+    flags: Flags,
+    what: Asked,
+    *,
+    number: Number,
+    bounds: Bounds | None = None,
+    pace: Pace = AS_FITTED,
 ) -> Search:
-    """Every value, on the run's load. Raises VtopError where none can be tried."""
-    before = simulate(run, run.flags, profile, bounds)
+    """Every value, on the run's load, at the pace of its host and card. Raises VtopError where none can be tried."""
+    here = at_pace(profile, pace)
+    before = simulate(run, run.flags, here, bounds)
     real = getattr(recorded_of(run, bounds), number.name)
     tried = []
     for value in what.values:
-        one = _try(run, profile, flags, bounds, (what.name, value))
+        one = _try(run, here, flags, bounds, (what.name, value))
         found = getattr(one.simulated.measured, number.name) if one.simulated is not None and one.why is None else None
         tried.append(replace(one, criterion=found))
     known = [one for one in tried if one.criterion is not None]
@@ -130,6 +140,7 @@ def search(
     at = getattr(before.measured, number.name)
     return Search(
         run=run,
+        pace=pace,
         name=what.name,
         number=number,
         tried=tuple(_judged(one, best, error) for one in tried),

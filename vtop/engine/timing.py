@@ -4,8 +4,9 @@ On the card, a step costs a fixed part, the weights' bytes or the tokens' FLOPs,
 the prompts' context, and the keys and values that decodes read. A card that computes at full clock for longer than its
 power allows slows down, and recovers while it only reads. The engine's thread launches a step's kernels one by one
 when it holds more tokens than a CUDA graph was captured for; until it is done it neither polls nor returns anything.
-Such a start takes up to twice as long when it is rare as when it is all that the thread does. Seen on four hosts; why
-is a guess: code that has just run is in the caches, and a processor that is asked for more runs faster.
+How long that takes is the host's matter, whatever the tokens: stamped step by step on one of five hosts it was 13 to
+28 ms and stayed near one value for seconds at a time. Over all five it takes less when it is all that the thread does;
+why is a guess. What a recording says of its own host is in pace.py.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Timing:
     attention_flops_s: float  # of attention over a prompt's context, causal half counted
     fixed_s: float  # of a step, before and after its reads and products
     row_s: float  # of a sequence that samples
-    launch_graph_s: float  # the engine's thread starts a captured step of decodes
+    launch_graph_s: float  # the engine's thread starts a captured step of decodes, and accounts for the one before
     launch_pieces_s: float  # and one that holds prompts, or for which no whole graph is: attention is launched by hand
     launch_eager_s: float  # and one of more tokens than any graph was captured for, when such steps are rare
     launch_warm_s: float  # and when it starts one such after another
@@ -39,6 +40,7 @@ class Timing:
     boost_s: float = 1e9  # computing at full clock that the card's power allows
     boost_recovery_s: float = 1.0  # time constant of getting it back
     throttled: float = 1.0  # how many times longer a product takes after that
+    plan_row_s: float = 0.0  # the engine's thread plans a sequence's part of a step and accounts for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +102,14 @@ class Card:
     def launch_s(self, plan: Plan, now_s: float) -> float:
         """The engine's thread is busy so long starting the step."""
         timing = self.timing
+        rows_s = timing.plan_row_s * (plan.decodes + len(plan.prefills))
         if plan.tokens > self._graph_tokens:
             recent = self._eager * exp((self._eager_s - now_s) / WARM_S) if self._eager else 0.0
             self._eager, self._eager_s = recent + 1.0, now_s
             cold = timing.warm_per_s / (timing.warm_per_s + recent / WARM_S)
-            return timing.launch_warm_s + (timing.launch_eager_s - timing.launch_warm_s) * cold
+            return rows_s + timing.launch_warm_s + (timing.launch_eager_s - timing.launch_warm_s) * cold
         whole = not plan.prefills and plan.tokens <= self._decode_tokens
-        return timing.launch_graph_s if whole else timing.launch_pieces_s
+        return rows_s + (timing.launch_graph_s if whole else timing.launch_pieces_s)
 
     def step_s(self, plan: Plan, idle_s: float) -> float:
         """The card is busy so long with the step, after so long of doing nothing."""

@@ -1,7 +1,9 @@
 """What other flags would have done: a recorded load on the fitted engine, as it was and as it would have been.
 
-The engine is asked twice. With the recorded flags its answer can be held against the recording: that is its error.
-With the new ones it cannot, and the error is the doubt about what it says. A difference smaller than that is none.
+With the recorded flags the engine's answer can be held against the recording: that is its error. First it is asked as
+the profile has it, which knows nothing of this recording, then at the pace of the recording's own host and card, at
+which the new flags are tried, too. With those it cannot be checked, and the error is the doubt about what it says. A
+difference smaller than that is none.
 
     doubt = max(error on this recording, usual error of the profile) x the larger of both values,
             or what another seed changes, or of a count its square root, where that is more
@@ -20,12 +22,13 @@ from typing import Final
 from vtop.engine.engine import Engine
 from vtop.engine.flags import Flags, option
 from vtop.engine.measured import NUMBERS, Bounds, Levels, Measured, Number, mean_of, of_answers, simulated
+from vtop.engine.pace import AS_FITTED, Pace, at_pace
 from vtop.engine.profile import Profile, Residual
 from vtop.engine.replay import Load, replay
 from vtop.engine.runs import Run
 from vtop.errors import VtopError
 
-TRIES: Final = 3  # of a closed loop, in which it is chance who meets whom; other loads leave nothing to chance
+TRIES: Final = 3  # it is chance who meets whom in a step
 
 SAME, WITHIN, BETTER, WORSE, HIGHER, LOWER = "same", "within the error", "better", "worse", "higher", "lower"
 NO_ERROR, UNKNOWN = "error not known", "not known"
@@ -48,7 +51,9 @@ class Row:
 
     number: Number
     recorded: float | None
-    before: float | None  # simulated with the recorded flags
+    alone: float | None  # simulated with the recorded flags, by the profile alone
+    alone_ratio: float | None  # its error, as a share of the recorded value
+    before: float | None  # and at the recording's own pace
     error: float | None
     error_ratio: float | None
     after: float | None  # and with the new ones
@@ -63,21 +68,27 @@ class WhatIf:
 
     run: Run
     flags: Flags
+    pace: Pace
+    alone: Simulated  # as before, by the profile alone
     before: Simulated
     after: Simulated
     rows: tuple[Row, ...]
     remarks: tuple[str, ...]  # what makes the answer weaker than it looks
 
 
-def what_if(run: Run, profile: Profile, flags: Flags, bounds: Bounds | None = None) -> WhatIf:
+def what_if(run: Run, profile: Profile, flags: Flags, bounds: Bounds | None = None, pace: Pace = AS_FITTED) -> WhatIf:
     """Raises VtopError where no request of the run could be served with the flags."""
-    before = simulate(run, run.flags, profile, bounds)
-    after = before if flags == run.flags else simulate(run, flags, profile, bounds)
+    here = at_pace(profile, pace)
+    before = simulate(run, run.flags, here, bounds)
+    alone = before if pace == AS_FITTED else simulate(run, run.flags, profile, bounds)
+    after = before if flags == run.flags else simulate(run, flags, here, bounds)
     recorded = recorded_of(run, bounds)
-    rows = tuple(_row(number, recorded, before, after, profile) for number in NUMBERS)
+    rows = tuple(_row(number, recorded, (alone, before, after), profile) for number in NUMBERS)
     return WhatIf(
         run=run,
         flags=flags,
+        pace=pace,
+        alone=alone,
         before=before,
         after=after,
         rows=tuple(row for row in rows if row.before is not None or row.recorded is not None),
@@ -88,7 +99,7 @@ def what_if(run: Run, profile: Profile, flags: Flags, bounds: Bounds | None = No
 def simulate(run: Run, flags: Flags, profile: Profile, bounds: Bounds | None = None) -> Simulated:
     """The run's load on an engine with these flags. Raises VtopError where it could serve none of it."""
     tries, span_s, refused, most = [], 0.0, 0, 0
-    for seed in range(TRIES if run.load.concurrency is not None else 1):
+    for seed in range(TRIES):
         engine = Engine(flags, profile.timing, profile.frontend, run.shape or profile.shape)
         levels = Levels(engine)
         done = replay(replace(run.load, seed=seed), engine, levels)
@@ -253,21 +264,32 @@ def _chance(number: Number, side: Simulated) -> float:
     return max((abs(getattr(one, number.name) - mean) for one in side.tries), default=0.0)
 
 
-def _row(number: Number, recorded: Measured, before: Simulated, after: Simulated, profile: Profile) -> Row:
+def _row(number: Number, recorded: Measured, sides: tuple[Simulated, Simulated, Simulated], profile: Profile) -> Row:
+    """sides: by the profile alone, at the recording's pace, and so with the new flags."""
     real = getattr(recorded, number.name)
-    one, other = getattr(before.measured, number.name), getattr(after.measured, number.name)
-    off = one - real if one is not None and real is not None else None
-    difference = other - one if one is not None and other is not None else None
-    known = error_of(number, real, before, profile)
-    doubt = known.doubt(before, after) if known is not None and difference is not None else None
+    alone, one, other = (getattr(side.measured, number.name) for side in sides)
+    off = _less(one, real)
+    difference = _less(other, one)
+    known = error_of(number, real, sides[1], profile)
+    doubt = known.doubt(*sides[1:]) if known is not None and difference is not None else None
     return Row(
         number=number,
         recorded=real,
+        alone=alone,
+        alone_ratio=_share(_less(alone, real), real),
         before=one,
         error=off,
-        error_ratio=off / abs(real) if off is not None and real else None,
+        error_ratio=_share(off, real),
         after=other,
         difference=difference,
         doubt=doubt,
         verdict=verdict_of(number, difference, doubt),
     )
+
+
+def _less(value: float | None, other: float | None) -> float | None:
+    return value - other if value is not None and other is not None else None
+
+
+def _share(value: float | None, of: float | None) -> float | None:
+    return value / abs(of) if value is not None and of else None

@@ -48,6 +48,8 @@ class Identity(Event, frozen=True, kw_only=True, tag="identity"):
     max_model_len: int | None = None
     shape: dict[str, int | str] | None = None  # numbers of the model's config.json, where vtop could read it
     note: str | None = None  # why something above is not known, e.g. "/v1/models: 401"
+    command: str | None = None  # what it was started by, where vtop could see that: "vllm serve"
+    flags: dict[str, int | float | bool | str] | None = None  # of that command, those about performance; no others
 
 
 class HistogramCounts(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from vtop.report.model import Phase, Report
 from vtop.report.numbers import Numbers, numbers
 from vtop.report.phases import Pages, Question
 from vtop.session.frame import View
-from vtop.session.load import Seen, seen_of
+from vtop.session.seen import Seen, seen_of
 from vtop.session.session import Session
 from vtop.session.spread import Spread
 
@@ -239,6 +239,6 @@ def _output(place: Place, count: int) -> tuple[float, ...]:
     edges = [begin_s + k * (end_s - begin_s) / count for k in range(count + 1)]
     if seen is None:
         return ()
-    found = [seen.tokens_per_s(*edge) for edge in pairwise(edges)]
+    found = [seen.tokens_in.per_s(*edge) for edge in pairwise(edges)]
     known = [rate for rate in found if rate is not None]
     return tuple(known) if len(known) == count else ()

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
 from vtop.report.model import Phase
-from vtop.report.numbers import Level, Numbers, Percentile, Times
+from vtop.report.numbers import Numbers, Percentile, Times
 
 Sums = tuple[float, float]  # a number over a stretch is the first by the second
 Ask = Callable[[Numbers], float | None]
@@ -34,15 +35,14 @@ class Compared:
     latency: tuple[str, str] | None = None  # ttft, itl, tpot, e2e; which of its Times
 
 
-QUANTILES: Final = {"p50_s": 0.5, "p90_s": 0.9, "p99_s": 0.99, "p999_s": 0.999}
+QUANTILES: Final = {"p50_s": 0.5, "p90_s": 0.9, "p99_s": 0.99, "p999_s": 0.999, "p9999_s": 0.9999}
 _SERVER: Final = {"ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "e2e": "e2e"}
-_WORDS: Final = {"mean_s": "mean", "p50_s": "p50", "p90_s": "p90", "p99_s": "p99", "p999_s": "p99.9"}
 
 
 def times(of: Numbers, latency: str, *, own: bool) -> Times | None:
     """A latency of vtop's own requests, or the server's of the same stretch."""
     if own:
-        found = {"ttft": of.ttft, "itl": of.itl, "tpot": of.tpot, "e2e": of.e2e}[latency]
+        found: Times | None = getattr(of, latency)
         return found if found is not None and found.whose == "own requests" else None
     return next((found for name, found in of.server if name == _SERVER[latency]), None)
 
@@ -94,16 +94,19 @@ def _own_value(number: Compared, of: Numbers) -> float | None:
 # --- the table -------------------------------------------------------------------------------------------------------
 
 
-def _mean(ask: Ask, weight: Ask) -> Callable[[Numbers], Sums | None]:
-    """The sums of a number whose value over a stretch is a mean of those over its parts, each with its weight."""
+def _mean(
+    name: str, label: str, unit: str, better: str | None, scope: str, *, by: str, extensive: bool = False
+) -> Compared:
+    """A number whose value over a stretch is the mean of those over its parts, weighed by the number `by` of each."""
+    value, weight = attrgetter(name), attrgetter(by)
 
     def sums(of: Numbers) -> Sums | None:
-        known, weighs = ask(of), weight(of)
+        known, weighs = value(of), weight(of)
         if not weighs:
             return 0.0, 0.0
         return (known * weighs, weighs) if known is not None else None
 
-    return sums
+    return Compared(name, label, unit, better, scope, extensive, value, sums)
 
 
 def _time(latency: str, of: str) -> Compared:
@@ -115,36 +118,13 @@ def _time(latency: str, of: str) -> Compared:
 
     return Compared(
         name=f"{latency}.{of}",
-        label=f"{_SERVER[latency]} {_WORDS[of]}",
+        label=f"{_SERVER[latency]} {f'p{QUANTILES[of] * 100:g}' if of in QUANTILES else 'mean'}",
         unit="s",
         better="lower",
         scope="whole",
         sums=sums if of == "mean_s" else None,
         latency=(latency, of),
     )
-
-
-def _part(name: str) -> Compared:
-    def ask(of: Numbers) -> float | None:
-        return {"queue": of.parts.queue_s, "prefill": of.parts.prefill_s, "frontend": of.parts.frontend_s}[name]
-
-    label, sums = f"{name}, mean", _mean(ask, lambda of: of.parts.n)
-    return Compared(f"parts.{name}_s", label, "s", "lower", "whole", value=ask, sums=sums)
-
-
-def _level(name: str, better: str | None) -> Compared:
-    def level(of: Numbers) -> Level:
-        return of.running if name == "running" else of.waiting
-
-    def ask(of: Numbers) -> float | None:
-        return level(of).mean
-
-    sums = _mean(ask, lambda of: level(of).n)
-    return Compared(f"{name}.mean", f"{name}, mean", "count", better, "steady", True, value=ask, sums=sums)
-
-
-def _kv(of: Numbers) -> float | None:
-    return of.kv.mean_ratio
 
 
 def _finished(of: Numbers) -> Sums | None:
@@ -172,17 +152,17 @@ NUMBERS: Final[tuple[Compared, ...]] = (
         sums=_finished,
     ),
     *(_time("ttft", of) for of in ("mean_s", "p50_s", "p90_s", "p99_s")),
-    _part("queue"),
-    _part("prefill"),
-    _part("frontend"),
-    *(_time("itl", of) for of in ("mean_s", "p50_s", "p99_s", "p999_s")),
+    _mean("parts.queue_s", "queue, mean", "s", "lower", "whole", by="parts.n"),
+    _mean("parts.prefill_s", "prefill, mean", "s", "lower", "whole", by="parts.n"),
+    _mean("parts.frontend_s", "frontend, mean", "s", "lower", "whole", by="parts.n"),
+    *(_time("itl", of) for of in ("mean_s", "p50_s", "p99_s", "p999_s", "p9999_s")),
     *(_time("tpot", of) for of in ("mean_s", "p99_s")),
     *(_time("e2e", of) for of in ("mean_s", "p99_s")),
     Compared("failed_ratio", "failed", "ratio", "lower", "own"),
     Compared("slo.attainment_ratio", "within SLO", "ratio", "higher", "own"),
-    _level("running", None),
-    _level("waiting", "lower"),
-    Compared("kv.mean_ratio", "KV use, mean", "ratio", None, "steady", value=_kv, sums=_mean(_kv, lambda of: of.kv.n)),
+    _mean("running.mean", "running, mean", "count", None, "steady", by="running.n", extensive=True),
+    _mean("waiting.mean", "waiting, mean", "count", "lower", "steady", by="waiting.n", extensive=True),
+    _mean("kv.mean_ratio", "KV use, mean", "ratio", None, "steady", by="kv.n"),
     Compared(
         "preemptions_per_request",
         "preemptions/request",
@@ -192,43 +172,10 @@ NUMBERS: Final[tuple[Compared, ...]] = (
         value=lambda of: of.preemptions / of.finished if of.preemptions is not None and of.finished else None,
         sums=_preempted,
     ),
-    Compared(
-        "recompute.ratio",
-        "recomputed tokens",
-        "ratio",
-        "lower",
-        "whole",
-        value=lambda of: of.recompute.ratio,
-        sums=_mean(lambda of: of.recompute.ratio, lambda of: of.recompute.least_tokens),
-    ),
-    Compared(
-        "prefix_cache.hit_ratio",
-        "prefix cache hits",
-        "ratio",
-        "higher",
-        "whole",
-        value=lambda of: of.prefix_cache.hit_ratio,
-        sums=_mean(lambda of: of.prefix_cache.hit_ratio, lambda of: of.prefix_cache.asked_tokens),
-    ),
-    Compared(
-        "power_w.mean",
-        "power, mean",
-        "W",
-        None,
-        "steady",
-        True,
-        value=lambda of: of.power_w.mean,
-        sums=_mean(lambda of: of.power_w.mean, lambda of: of.power_w.n),
-    ),
-    Compared(
-        "energy.per_output_token_j",
-        "energy/output token",
-        "J",
-        "lower",
-        "steady",
-        value=lambda of: of.energy.per_output_token_j,
-        sums=_mean(lambda of: of.energy.per_output_token_j, lambda of: of.output_tokens),
-    ),
+    _mean("recompute.ratio", "recomputed tokens", "ratio", "lower", "whole", by="recompute.least_tokens"),
+    _mean("prefix_cache.hit_ratio", "prefix cache hits", "ratio", "higher", "whole", by="prefix_cache.asked_tokens"),
+    _mean("power_w.mean", "power, mean", "W", None, "steady", by="power_w.n", extensive=True),
+    _mean("energy.per_output_token_j", "energy/output token", "J", "lower", "steady", by="output_tokens"),
 )
 
 BY_NAME: Final = {number.name: number for number in NUMBERS}

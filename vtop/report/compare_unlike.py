@@ -6,7 +6,7 @@ recordings tell of their servers, cards and loads is a setting: mostly what the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,10 +18,13 @@ from vtop.report.compare_blocks import Place, Recorded
 from vtop.report.compare_pairs import begun
 from vtop.report.numbers import counted
 from vtop.session.analysis import KvAccount
+from vtop.session.started import SEQS, flag_value
 
 LENGTHS: Final = 0.05  # mean lengths of what finished may differ by so much: a warm-up, a chance draw
 IN_FLIGHT: Final = 0.10
 _IN_FIELDS: Final = {"c", "rate", "in", "out", "n", "for", "warmup", "seed", "max", "workers", "arrival", "api"}
+_TOLD_OTHERWISE: Final = {"kv-cache-dtype"}  # cache_dtype
+NOT_GIVEN: Final = "not given"  # on a command line that is on record
 _NOT_SETTINGS: Final = {"engine", "model_name", "kv_cache_size_tokens", "kv_cache_max_concurrency", "num_gpu_blocks"}
 
 
@@ -141,8 +144,14 @@ def _range(of: tuple[int, int] | None) -> str:
 
 
 def settings(sides: Sequence[Sequence[Recorded]]) -> tuple[Setting, ...]:
-    """What differs between the sides, of all that is known; how the load was made only where every side tells."""
+    """What differs between the sides, of all that is known; how the load was made, and with which flags the servers
+    were started, only where every side tells."""
     known = [[_settings(one) for one in side] for side in sides]
+    if all(server.started is not None for side in sides for one in side for server in one.report.servers):
+        known = [
+            [{**of, **_command(one, of)} for of, one in zip(*both, strict=True)]
+            for both in zip(known, sides, strict=True)
+        ]
     if all(one.session.load.phases for side in sides for one in side):
         known = [
             [{**of, **_load_settings(one)} for of, one in zip(*both, strict=True)]
@@ -151,7 +160,8 @@ def settings(sides: Sequence[Sequence[Recorded]]) -> tuple[Setting, ...]:
     names = dict.fromkeys(name for side in known for one in side for name in one)
     found = []
     for name in names:
-        values = tuple(_joined([one.get(name, units.UNKNOWN) for one in side]) for side in known)
+        lacking = NOT_GIVEN if name.startswith("--") else units.UNKNOWN
+        values = tuple(_joined([one.get(name, lacking) for one in side]) for side in known)
         if len(set(values)) > 1:
             found.append(Setting(name, values))
     return tuple(found)
@@ -191,6 +201,22 @@ def _flags(of: Recorded) -> dict[str, str]:
             for name, value in sorted(vllm.labels(series).items()):
                 if name not in _NOT_SETTINGS:
                     found.setdefault(name, []).append(value)
+    return {name: _joined(values) for name, values in found.items()}
+
+
+def _command(of: Recorded, said: Mapping[str, str]) -> dict[str, str]:
+    """The flags of the servers' commands, without those that their pages tell (`said`)."""
+    found: dict[str, list[str]] = {}
+    for server in of.report.servers:
+        started = server.started
+        if started is None:
+            continue
+        for name, value in started.flags.items():
+            if name.replace("-", "_") not in said and name not in _TOLD_OTHERWISE:
+                found.setdefault(f"--{name}", []).append(flag_value(value))
+        for name in started.defaults:
+            limit = started.max_num_seqs if name == SEQS else started.max_num_batched_tokens
+            found.setdefault(f"--{name}", []).append(f"{limit} (default)")
     return {name: _joined(values) for name, values in found.items()}
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from vtop import units
 from vtop.report.model import Report
 from vtop.report.numbers import counted
+from vtop.session.started import BUDGET, SEQS, typed
 
 
 def facts(report: Report) -> tuple[tuple[str, str], ...]:
@@ -15,6 +16,7 @@ def facts(report: Report) -> tuple[tuple[str, str], ...]:
         ("recorded", _when(report)),
         ("server", _servers(report)),
         ("model", _models(report)),
+        ("started with", _started(report)),
         ("KV pool", _pool(report)),
         ("GPU", _cards(report)),
         ("load", _load(report)),
@@ -48,6 +50,18 @@ def _models(report: Report) -> str | None:
     if not names:
         return None
     return ", ".join(names) + (f", max_model_len {'/'.join(f'{n:,}' for n in longest)}" if longest else "")
+
+
+def _started(report: Report) -> str | None:
+    """The servers' commands, as far as they are about performance."""
+    found = []
+    for one in report.servers:
+        if (started := one.started) is None:
+            continue
+        limits = {SEQS: started.max_num_seqs, BUDGET: started.max_num_batched_tokens}
+        usual = ", ".join(typed(name, limit) for name in started.defaults if (limit := limits[name]) is not None)
+        found.append(started.words + (f" (defaults: {usual})" if usual else ""))
+    return "; ".join(dict.fromkeys(found)) or None
 
 
 def _pool(report: Report) -> str | None:

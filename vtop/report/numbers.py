@@ -41,6 +41,7 @@ class Times:
     p90_s: Percentile
     p99_s: Percentile
     p999_s: Percentile
+    p9999_s: Percentile
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -207,6 +208,7 @@ def _of_own(of: Quantiles) -> Times:
         p90_s=_exact(of.p90_s),
         p99_s=_exact(of.p99_s),
         p999_s=_exact(of.p999_s),
+        p9999_s=_exact(of.p9999_s),
     )
 
 
@@ -215,7 +217,7 @@ def _exact(value: float | None) -> Percentile:
 
 
 def _of_server(row: Latency) -> Times:
-    return Times(row.cohort, row.n, 0, row.mean_s, row.p50, row.p90, row.p99, row.p999)
+    return Times(row.cohort, row.n, 0, row.mean_s, row.p50, row.p90, row.p99, row.p999, row.p9999)
 
 
 def _level(of: Gauge) -> Level:

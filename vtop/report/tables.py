@@ -15,6 +15,8 @@ from vtop.session.analysis import Expectation
 
 EVENTS_SHOWN: Final = 40
 
+RARE: Final = ("ITL p99.99",)  # a column only where some phase has it
+
 Cell = Callable[[Phase, Numbers, Numbers | None], str]
 
 # heading, what stands there: of the whole phase (of), or of its steady part
@@ -29,6 +31,7 @@ PHASE_COLUMNS: Final[tuple[tuple[str, Cell], ...]] = (
     ("ITL p50", lambda _, of, __: _percentile(of, "ITL", "p50_s")),
     ("ITL p99", lambda _, of, __: _percentile(of, "ITL", "p99_s")),
     ("ITL p99.9", lambda _, of, __: _percentile(of, "ITL", "p999_s")),
+    ("ITL p99.99", lambda _, of, __: _percentile(of, "ITL", "p9999_s")),
     ("running*", lambda _, of, steady: units.number((steady or of).running.median)),
     ("waiting peak", lambda _, of, __: units.count(of.waiting.peak)),
     ("KV*", lambda _, of, steady: units.percent((steady or of).kv.median_ratio)),
@@ -41,7 +44,9 @@ PHASE_COLUMNS: Final[tuple[tuple[str, Cell], ...]] = (
 def phases(report: Report) -> Table:
     """The full table: a phase a row."""
     known = [(phase, phase.whole, phase.steady) for phase in report.phases if phase.whole is not None]
-    rows = tuple((phase.label, *(cell(phase, of, steady) for _, cell in PHASE_COLUMNS)) for phase, of, steady in known)
+    columns = [(title, [cell(*one) for one in known]) for title, cell in PHASE_COLUMNS]
+    columns = [(title, cells) for title, cells in columns if title not in RARE or {*cells} - {units.UNKNOWN}]
+    rows = tuple(zip((phase.label for phase, _, _ in known), *(cells for _, cells in columns), strict=True))
     notes = [
         "* median over the pages (readings) of the steady part, the middle 60 % of a phase; all else is of the whole "
         "phase, without its warm-up.",
@@ -51,11 +56,13 @@ def phases(report: Report) -> Table:
         "A pair of bounds is the bucket of the server's histogram: of it no more is known, or there are too few own "
         "requests for the percentile (459 for p99, 4,603 for p99.9).",
     ]
+    if any(title in RARE for title, _ in columns):
+        notes.append("ITL p99.99 needs 46,050 gaps, of the server's histogram too.")
     if any(of.itl_is_chunks for _, of, _ in known):
         notes.append("ITL: some chunks held more tokens than the server says; these gaps are between chunks.")
     if len(report.cards) > 1:
         notes.append("Power: the sum of the cards' means.")
-    return Table("Phase by phase", ("phase", *(title for title, _ in PHASE_COLUMNS)), rows, tuple(notes))
+    return Table("Phase by phase", ("phase", *(title for title, _ in columns)), rows, tuple(notes))
 
 
 def windows(report: Report) -> Table:

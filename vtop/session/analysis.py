@@ -244,7 +244,7 @@ class Pressure:
     waiting_share: float  # pages with waiting requests, of all pages
     running_share: float  # pages with running requests, of all pages
     kv_full_share: float | None  # the next request would not fit into the pool, or KV use >= FULL
-    seats_share: float | None  # running stood at its highest
+    seats_share: float | None  # running stood at `seats`; where they are not on record, at its highest
     running_median: float | None
     running_high: float | None
     waiting_median: float | None
@@ -259,3 +259,4 @@ class Pressure:
     idle: bool  # nothing ran or waited lately
     outside_share: float | None  # of vtop's own requests in flight, those not in the engine; None of few
     deferred_share: float | None  # of what waits now: for an adapter, a grammar or remote KV
+    seats: int | None = None  # max_num_seqs of all its engines, where it is on record and was one number all along

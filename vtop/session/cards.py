@@ -42,6 +42,8 @@ class Card:
         self.numbers = {name: Track() for name in NUMBERS}
         self._tracks = tuple(self.numbers.values())
         self._latest: tuple[object, ...] = (math.nan,) * len(NUMBERS)
+        self._energy_j = -math.inf  # the latest that is known
+        self._energy_fell = array("I")  # the readings that were below the one known before
         self.facts: FactTrack[GpuReading | None] = FactTrack()  # a reading for its words; None: not in the reading
         self._words: tuple[object, ...] = ()
 
@@ -51,6 +53,10 @@ class Card:
             track.page.append(number)
             track.value.append(math.nan if value is None else value)
         self._latest = values
+        if reading.energy_j is not None:
+            if reading.energy_j < self._energy_j:
+                self._energy_fell.append(number)
+            self._energy_j = reading.energy_j
         words = (reading.name, reading.power_kind, reading.throttle, reading.serving, reading.lost)
         if words != self._words:
             self._words = words
@@ -61,6 +67,13 @@ class Card:
             track.put(number, math.nan)
         self._latest, self._words = (math.nan,) * len(NUMBERS), ()
         self.facts.put(number, None)
+
+    def counted_j(self, first: int, last: int) -> float | None:
+        """Growth of the energy counter from one reading to another; None where it is not known at either, or fell
+        meanwhile (the driver was loaded anew)."""
+        begin, end = self.numbers["energy_j"].at(first), self.numbers["energy_j"].at(last)
+        fell = bisect_right(self._energy_fell, last) > bisect_right(self._energy_fell, first)
+        return end - begin if begin is not None and end is not None and not fell else None
 
 
 class CardHistory:

@@ -23,7 +23,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
-from operator import itemgetter, lt, or_
+from operator import itemgetter, or_
 from typing import Final
 
 from vtop.metrics.vllm import Quantity
@@ -165,18 +165,10 @@ def _nearest(at_s: Sequence[float], instant: float, readings: int) -> int:
 
 
 def _counted(cards: Sequence[Card], first: int, last: int) -> float | None:
-    """By the energy counters; None where a card has none, or one that fell (the driver was loaded anew)."""
-    joules = 0.0
-    for card in cards:
-        track = card.numbers["energy_j"]
-        begin, end = track.at(first), track.at(last)
-        if begin is None or end is None:
-            return None
-        known = [value for value in track.every(first, last) if value == value]
-        if any(map(lt, known[1:], known)):
-            return None
-        joules += end - begin
-    return joules
+    """By the energy counters; None where one card's does not tell."""
+    grown = [card.counted_j(first, last) for card in cards]
+    known = [joules for joules in grown if joules is not None]
+    return sum(known, 0.0) if len(known) == len(grown) else None
 
 
 def _integrated(cards: CardHistory, first: int, last: int) -> tuple[float | None, float]:

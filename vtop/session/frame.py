@@ -23,6 +23,7 @@ from vtop.session.analysis import (
     Verdict,
     WallClock,
 )
+from vtop.session.started import StartedWith
 
 Points = tuple[float | None, ...]  # one per chart column, oldest first; None is a gap
 
@@ -68,6 +69,7 @@ class ServerPart:
     restarts: int
     engines: int
     note: str | None = None
+    started: StartedWith | None = None  # its command, where vtop could see that
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,6 +162,7 @@ class Latency:
     n: float
     cohort: str  # whose: first token, every token, finished
     p999: Range | None = None
+    p9999: Range | None = None  # None for too few: its bucket would be that of the longest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -237,6 +240,7 @@ class Quantiles:
     p90_s: float | None
     p99_s: float | None
     p999_s: float | None
+    p9999_s: float | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -299,7 +303,8 @@ class LoadPart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Happening:
-    """A line of the event list. kind: start, restart, outage, back, unhealthy, preemption, phase, mark, note, end."""
+    """A line of the event list. kind: start, restart, flags, outage, back, unhealthy, preemption, phase, mark, note,
+    end."""
 
     at_s: float
     kind: str

@@ -30,8 +30,9 @@ from vtop.recording import Load
 from vtop.session.analysis import Growth, PhaseParts
 from vtop.session.breakdown import parts_of
 from vtop.session.frame import Ttft
-from vtop.session.load import LoadHistory, Phase
+from vtop.session.load import LoadHistory
 from vtop.session.network import own_ttft
+from vtop.session.phase import Phase
 from vtop.session.server import ServerHistory
 from vtop.session.window import Window, between
 

@@ -9,6 +9,7 @@ the others of the requests that finished. Source: vLLM v1/metrics/buckets.py, lo
 from __future__ import annotations
 
 from vtop.metrics.vllm import Quantity
+from vtop.samples import samples_needed
 from vtop.session.frame import Iteration, Latency, PrefixCache
 from vtop.session.window import Window
 
@@ -30,8 +31,10 @@ def latencies(window: Window) -> tuple[Latency, ...]:
         histogram = window.histogram(quantity)
         if histogram is None:
             continue
+        n = window.observed(quantity)
         p50, p90, p99, p999 = (histogram.quantile(q) for q in (0.5, 0.9, 0.99, 0.999))
-        rows.append(Latency(name, window.mean(quantity), p50, p90, p99, window.observed(quantity), cohort, p999))
+        p9999 = histogram.quantile(0.9999) if n >= samples_needed(0.9999) else None
+        rows.append(Latency(name, window.mean(quantity), p50, p90, p99, n, cohort, p999, p9999))
     return tuple(rows)
 
 

@@ -1,244 +1,26 @@
 """vtop's own load: what was asked of it, what it did, how late it was, and what its requests saw.
 
-Everything is read from the lines that were written up to the instant asked about. Two times to first token: `service`
-from the request being sent (server and network), `response` from the instant it was due (what a user who came then
-saw; the same in a closed loop, where arrivals follow completions and tell nothing of queueing). A gap of k tokens
-counts as k tokens of gap / k (ITL); TPOT is (last - first) / (tokens - those of the first read), absent for one
-token. Failures stand in every denominator and as endless in every percentile; warm-up requests in none.
+Everything is read from the lines that were written up to the instant asked about. What requests add up to stands in
+`seen.py`, what one of them took in `times.py`.
 """
 
 from __future__ import annotations
 
-import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from itertools import accumulate
 
 from vtop.recording import Host, Load, Request
-from vtop.session.ended import Ended
 from vtop.session.frame import LoadPart, Quantiles, Slo
 from vtop.session.network import Answered
+from vtop.session.phase import Phase
+from vtop.session.seen import Seen
 from vtop.session.spread import Spread
 
-ASKED = (0.5, 0.9, 0.99, 0.999)
+ASKED = (0.5, 0.9, 0.99, 0.999, 0.9999)
 RECENT_S = 10.0  # the actual rate is that of this stretch
 LATE_S, LATE_SHARE = 0.002, 0.05  # p99 lateness beyond both marks the run client-limited
 BUSY_RATIO = 0.9  # of one core
 LAG_S = 0.05
-UNFINISHED = "cancelled_at_end"
-CLIENT_LIMIT = "client_limit"  # a request that this machine could not send
-SLICES_PER_S = 10  # in which output tokens are counted
-SLICE_US = 1_000_000 // SLICES_PER_S
-
-
-@dataclass(slots=True)
-class Phase:
-    """One phase so far: its lines in the order they were written, each list with the t of its lines."""
-
-    begin: Load
-    changes: list[Load] = field(default_factory=list)  # and steady, end
-    sent_t: array[float] = field(default_factory=lambda: array("d"))
-    sent_s: array[float] = field(default_factory=lambda: array("d"))
-    sent_warmup: array[int] = field(default_factory=lambda: array("b"))
-    late_us: array[int] = field(default_factory=lambda: array("q"))
-    first_t: array[float] = field(default_factory=lambda: array("d"))
-    end_t: array[float] = field(default_factory=lambda: array("d"))
-    ended: Ended = field(default_factory=Ended)
-    seen: Seen | None = None
-
-    def steady(self, end: Load) -> tuple[float, float]:
-        """From the end of the warm-up to the last request being sent: what comes after is the draining."""
-        begin_s = next((change.t for change in self.changes if change.state == "steady"), self.begin.t)
-        return begin_s, min(end.t, self.sent_s[-1] if self.sent_s else end.t)
-
-    def settled_s(self, now_s: float) -> float:
-        """Since when its load is what it is: begun, warm and not changed by hand, as known at an instant."""
-        marks = [change.t for change in self.changes if change.t <= now_s and change.state in ("steady", "change")]
-        return max(marks, default=self.begin.t)
-
-    def state(self, now_s: float) -> tuple[Load, Load | None]:
-        """(the latest target, the end) as known at an instant."""
-        latest, end = self.begin, None
-        for change in self.changes:
-            if change.t <= now_s:
-                if change.state == "end":
-                    end = change
-                elif change.state == "change":
-                    latest = change
-        return latest, end
-
-
-class Slices:
-    """How many in each slice of time: a day of slices is a megabyte, and a stray instant costs one block."""
-
-    __slots__ = ("_blocks",)
-    _BLOCK = 1024
-
-    def __init__(self) -> None:
-        self._blocks: dict[int, array[int]] = {}
-
-    def add(self, slice_: int, count: int) -> None:
-        block, place = divmod(slice_, self._BLOCK)
-        counts = self._blocks.get(block)
-        if counts is None:
-            counts = self._blocks[block] = array("q", bytes(8 * self._BLOCK))
-        counts[place] += count
-
-    def between(self, first: int, last: int) -> int:
-        """In the slices from first up to, not including, last."""
-        total = 0
-        for block, counts in self._blocks.items():
-            begin = block * self._BLOCK
-            if begin < last and begin + self._BLOCK > first:
-                total += sum(counts[max(0, first - begin) : last - begin])
-        return total
-
-
-class Seen:
-    """What the requests of a phase add up to, up to some line; goes forward cheaply, backward by starting anew."""
-
-    def __init__(self) -> None:
-        self.sent = self.ended = 0
-        self.late = Spread()
-        self.service, self.response = Spread(), Spread()
-        self.itl, self.tpot, self.e2e = Spread(), Spread(), Spread()
-        self.errors: Counter[str] = Counter()
-        self.closed = 0  # that were sent and ended, warm-up included
-        self.answered = 0  # of those, with their first token
-        self.done = self.good = self.judged = 0
-        self.output_tokens = self.good_tokens = 0
-        self.tokens_in = Slices()  # output tokens by slice of the session, warm-up included
-        self.unfinished = 0  # broken off by vtop
-        self.limits = 0  # that met a limit of this machine, warm-up included
-        self.limit: str | None = None  # the first of these, in words
-        self.wrong_length = 0
-        self.cached_tokens = 0
-        self.unsplit = 0  # requests whose gaps could not be split into tokens
-
-    def go_to(self, phase: Phase, now_s: float) -> None:
-        sent = bisect_right(phase.sent_t, now_s)
-        for k in range(self.sent, sent):
-            if not phase.sent_warmup[k]:
-                self.late.add_us(phase.late_us[k])
-        self.sent = sent
-        ended = bisect_right(phase.end_t, now_s)
-        for k in range(self.ended, ended):
-            self.take(phase.ended[k], phase.begin.slo)
-        self.ended = ended
-
-    def take(self, request: Request, slo: dict[str, float] | None) -> None:
-        self.closed += request.sent_s is not None
-        self.answered += request.first_s is not None
-        self._spread_tokens(request)
-        if request.error == CLIENT_LIMIT:
-            self.limits += 1
-            self.limit = self.limit or request.detail
-        if request.warmup:
-            return
-        self.judged += slo is not None
-        if request.error is not None:
-            if request.error == UNFINISHED:
-                self.unfinished += 1
-            else:
-                self.errors[request.error] += 1
-            for spread in (self.service, self.response, self.tpot, self.e2e):
-                spread.failed += 1
-            return
-        self.done += 1
-        self.output_tokens += request.output_tokens or 0
-        self.cached_tokens += request.cached_tokens or 0
-        asked = request.asked_prompt_tokens
-        if asked is not None and request.prompt_tokens is not None and asked != request.prompt_tokens:
-            self.wrong_length += 1
-        times = times_of(request)
-        for spread, seconds in (
-            (self.service, times.service_s),
-            (self.response, times.response_s),
-            (self.tpot, times.tpot_s),
-            (self.e2e, times.e2e_s),
-        ):
-            if seconds is not None:
-                spread.add(seconds)
-        self._take_gaps(request)
-        if slo and meets(request, slo):
-            self.good += 1
-            self.good_tokens += request.output_tokens or 0
-
-    def _spread_tokens(self, request: Request) -> None:
-        """Count the tokens of a request, also of one that failed, at the instants at which they came."""
-        if request.first_s is None:
-            return
-        first_us = round(request.first_s * 1e6)
-        self.tokens_in.add(first_us // SLICE_US, request.first_tokens or 1)
-        at_us = accumulate(request.gaps_us or (), initial=first_us)
-        next(at_us)
-        if request.gap_tokens is None:
-            for slice_, tokens in Counter(map(SLICE_US.__rfloordiv__, at_us)).items():
-                self.tokens_in.add(slice_, tokens)
-        else:
-            for us, tokens in zip(at_us, request.gap_tokens, strict=False):
-                self.tokens_in.add(us // SLICE_US, tokens)
-
-    def tokens_per_s(self, begin_s: float, end_s: float) -> float | None:
-        """Output tokens that came within whole slices of a stretch, per second; None for less than a second."""
-        first, last = math.ceil(begin_s * SLICES_PER_S), math.floor(end_s * SLICES_PER_S)
-        if last - first < SLICES_PER_S:
-            return None
-        return self.tokens_in.between(first, last) * SLICES_PER_S / (last - first)
-
-    def _take_gaps(self, request: Request) -> None:
-        gaps = request.gaps_us or ()
-        if request.gap_tokens is None:
-            later = (request.output_tokens or 0) - (request.first_tokens or 1)
-            if request.tokens_from == "chunks" or later != len(gaps):
-                self.unsplit += bool(gaps)
-            self.itl.add_all_us(gaps)
-            return
-        for us, tokens in zip(gaps, request.gap_tokens, strict=False):
-            if tokens > 0:
-                self.itl.add_us(round(us / tokens), tokens)
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """What one successful request took, in seconds; None where it cannot be said."""
-
-    service_s: float | None
-    response_s: float | None
-    tpot_s: float | None
-    e2e_s: float | None
-
-
-def times_of(request: Request) -> Times:
-    first, last, due = request.first_s, request.last_s, request.due_s
-    tpot_s = None
-    later = (request.output_tokens or 0) - (request.first_tokens or 1)
-    if first is not None and last is not None and later > 0:
-        tpot_s = (last - first) / later
-    return Times(
-        service_s=first - request.sent_s if first is not None and request.sent_s is not None else None,
-        response_s=first - due if first is not None and due is not None else None,
-        tpot_s=tpot_s,
-        e2e_s=last - request.sent_s if last is not None and request.sent_s is not None else None,
-    )
-
-
-def meets(request: Request, slo: dict[str, float]) -> bool:
-    """Whether a request succeeded and kept every bound; a time it does not have (TPOT of one token) breaks none.
-
-    TTFT and e2e count from the instant it was due, so that an open loop cannot hide a queue in the client.
-    """
-    if request.error is not None or request.end_s is None:
-        return False
-    times = times_of(request)
-    waited = (request.sent_s or 0.0) - request.due_s if request.due_s is not None else 0.0
-    e2e_s = times.e2e_s + waited if times.e2e_s is not None else None
-    found = {"ttft": times.response_s if times.response_s is not None else times.service_s}
-    found |= {"tpot": times.tpot_s, "e2e": e2e_s}
-    return all(found[name] is None or (found[name] or 0.0) <= bound for name, bound in slo.items())
 
 
 class LoadHistory:
@@ -317,7 +99,7 @@ class LoadHistory:
         if phase is None or phase.begin.t > now_s:
             return None
         target, end = phase.state(now_s)
-        seen = self._seen(phase, now_s)
+        seen = phase.seen(now_s)
         ended_s = end.t if end is not None else now_s
         host = self._host(phase.begin.t, min(now_s, ended_s))
         late_p50_s, late_p99_s = seen.late.quantiles((0.5, 0.99), however_few=True)
@@ -357,7 +139,7 @@ class LoadHistory:
             e2e=_quantiles(seen.e2e),
             itl_is_chunks=seen.unsplit > 0,
             output_tokens=seen.output_tokens,
-            output_per_s=seen.tokens_per_s(*phase.steady(end)) if end is not None else None,
+            output_per_s=seen.tokens_in.per_s(*phase.steady(end)) if end is not None else None,
             cached_tokens=seen.cached_tokens,
             prefix_hit_tokens=None,
             wrong_length=seen.wrong_length,
@@ -370,29 +152,11 @@ class LoadHistory:
     def seen(self, number: int, now_s: float) -> Seen | None:
         """What the requests of a phase add up to at an instant; None before it began."""
         phase = self.phases.get(number)
-        return self._seen(phase, now_s) if phase is not None and phase.begin.t <= now_s else None
-
-    def _seen(self, phase: Phase, now_s: float) -> Seen:
-        seen = phase.seen
-        behind = seen is not None and (
-            seen.sent > bisect_right(phase.sent_t, now_s) or seen.ended > bisect_right(phase.end_t, now_s)
-        )
-        if seen is None or behind:
-            seen = phase.seen = Seen()
-        seen.go_to(phase, now_s)
-        return seen
+        return phase.seen(now_s) if phase is not None and phase.begin.t <= now_s else None
 
     def _host(self, begin_s: float, now_s: float) -> Host | None:
         place = bisect_right(self.hosts_t, now_s) - 1
         return self.hosts[place] if place >= 0 and self.hosts_t[place] >= begin_s else None
-
-
-def seen_of(requests: Iterable[Request], slo: dict[str, float] | None) -> Seen:
-    """What some ended requests add up to, as those of a phase do."""
-    seen = Seen()
-    for request in requests:
-        seen.take(request, slo)
-    return seen
 
 
 def target_words(load: Load) -> str:
@@ -403,10 +167,7 @@ def target_words(load: Load) -> str:
 
 
 def _quantiles(spread: Spread) -> Quantiles:
-    p50, p90, p99, p999 = spread.quantiles(ASKED)
-    return Quantiles(
-        n=spread.n, failed=spread.failed, mean_s=spread.mean_s, p50_s=p50, p90_s=p90, p99_s=p99, p999_s=p999
-    )
+    return Quantiles(spread.n, spread.failed, spread.mean_s, *spread.quantiles(ASKED))
 
 
 def _recent_rate(phase: Phase, now_s: float) -> float | None:

@@ -4,7 +4,8 @@ A waiting request is admitted when there is a seat (max-num-seqs), room in the p
 in the step (max-num-batched-tokens). So on each page with waiting requests one asks
 
     full    KV use >= FULL, or free tokens < the mean prompt: the next one does not fit
-    seated  running stands at the highest of these pages (SLACK of it allowed: a page may catch a step's end)
+    seated  running stands at max-num-seqs, or, where that is not on record, at the highest of these pages (SLACK of it
+            allowed: a page may catch a step's end)
 
 and the shares tell which limit it was. Gauges are those of the scheduler's last step.
 Source: vLLM v1/core/sched/scheduler.py (schedule), v1/core/kv_cache_manager.py (allocate_slots).
@@ -12,6 +13,7 @@ Source: vLLM v1/core/sched/scheduler.py (schedule), v1/core/kv_cache_manager.py 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
 
@@ -31,31 +33,38 @@ _GAUGES = (Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED)
 
 
 def pressure(
-    window: Window, pool_tokens: float | None, prompt_tokens: float | None, load: LoadHistory, *, whole: bool
+    window: Window,
+    pool_tokens: float | None,
+    prompt_tokens: float | None,
+    load: LoadHistory,
+    *,
+    whole: bool,
+    seats: Callable[[Stretch], int | None],
 ) -> Pressure | None:
     """Over the last RECENT_S of a window, or the `whole` of it; None without a page.
 
-    pool_tokens: of all engines; prompt_tokens: mean of a request; load: vtop's own.
+    pool_tokens: of all engines; prompt_tokens: mean of a request; load: vtop's own; seats: max_num_seqs of all engines.
     """
+    needed = prompt_tokens / pool_tokens if prompt_tokens is not None and pool_tokens else 0.0
     stretches = (window if whole else window.latest(RECENT_S)).stretches
     found = [
-        replace(_of(number, one, pool_tokens, prompt_tokens, whole), outside_share=_outside(number, one, load))
+        replace(_of(number, one, needed, whole, seats(one)), outside_share=_outside(number, one, load))
         for number, one in enumerate(stretches)
     ]
     return max(found, key=lambda one: (one.waiting_share, one.running_share), default=None)
 
 
-def _of(number: int, one: Stretch, pool_tokens: float | None, prompt_tokens: float | None, whole: bool) -> Pressure:
+def _of(number: int, one: Stretch, needed: float, whole: bool, told: int | None) -> Pressure:
+    """needed: of the pool, by the next request. told: how many seats there are, where that is on record."""
     server, pages = one.server, range(one.first, one.last + 1)
     running, waiting, kv = (_on(server, quantity, pages) for quantity in _GAUGES)
     here = [at for at, wait in enumerate(waiting) if wait]
     in_line = [waiting[at] or 0.0 for at in here]
-    needed = prompt_tokens / pool_tokens if prompt_tokens is not None and pool_tokens else 0.0
     full = min(FULL, 1.0 - needed)
     used = [ratio for at in here if (ratio := kv[at]) is not None]
-    seats = [count for at in here if (count := running[at]) is not None]
+    taken = [count for at in here if (count := running[at]) is not None]
     known_running, known_kv = ([value for value in values if value is not None] for values in (running, kv))
-    most = max(seats, default=0.0)
+    most = told or max(taken, default=0.0)
     preempted = _grown(server, Quantity.PREEMPTIONS, one)
     return Pressure(
         server=number,
@@ -64,7 +73,7 @@ def _of(number: int, one: Stretch, pool_tokens: float | None, prompt_tokens: flo
         waiting_share=len(here) / len(pages),
         running_share=sum(1 for count in running if count) / len(pages),
         kv_full_share=sum(ratio >= full for ratio in used) / len(used) if used else None,
-        seats_share=sum(count >= most * (1 - SLACK) for count in seats) / len(seats) if seats and most else None,
+        seats_share=sum(count >= most * (1 - SLACK) for count in taken) / len(taken) if taken and most else None,
         running_median=median(known_running) if known_running else None,
         running_high=max(known_running, default=None),
         waiting_median=median(in_line) if in_line else None,
@@ -78,6 +87,7 @@ def _of(number: int, one: Stretch, pool_tokens: float | None, prompt_tokens: flo
         asleep=_asleep(one),
         deferred_share=_deferred(one),
         idle=_idle(one, len(pages) if whole else 2),
+        seats=told,
         outside_share=None,
     )
 

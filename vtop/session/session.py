@@ -39,6 +39,7 @@ from vtop.session import (
     queueing,
     recompute,
     roofline,
+    started,
     status,
     tail,
     wallclock,
@@ -50,6 +51,7 @@ from vtop.session.frame import (
     Count,
     EnginePart,
     Frame,
+    Gpus,
     Happening,
     LoadPart,
     Preemption,
@@ -62,8 +64,9 @@ from vtop.session.load import LoadHistory, target_words
 from vtop.session.pressure import pressure
 from vtop.session.server import ServerHistory
 from vtop.session.stair import Stair, Step
+from vtop.session.started import StartedWith
 from vtop.session.verdict import verdict
-from vtop.session.window import Window, window
+from vtop.session.window import Stretch, Window, window
 
 HAPPENINGS_SHOWN = 200
 
@@ -131,7 +134,7 @@ class Session:
                     self._apply_outage(event)
             case Identity():
                 if self._known(event.server):
-                    self.servers[event.server].identities.append(event)
+                    self._apply_identity(event)
             case Mark():
                 self._happen(event.t, event.t, "mark", event.text or "mark")
             case Note():
@@ -183,6 +186,13 @@ class Session:
             why = "aborted, cancelled by their clients, or the engine was put to sleep"
             self._happen(scrape.t, scrape.at_s, "note", f"{who}{before:.0f} requests vanished unfinished: {why}")
 
+    def _apply_identity(self, identity: Identity) -> None:
+        known = self.servers[identity.server].identities
+        before = next((one for one in reversed(known) if one.flags is not None), None)
+        known.append(identity)
+        if before is not None and (said := started.changed(before, identity)) is not None:
+            self._happen(identity.t, identity.t, "flags", f"{self._who(identity.server)}started anew with {said}")
+
     def _apply_outage(self, outage: Outage) -> None:
         server = self.servers[outage.server]
         first = server.broken_since_s is None
@@ -214,7 +224,8 @@ class Session:
     def frame(self, now_s: float, view: View = View()) -> Frame:  # noqa: B008 - frozen
         pages = window(self.servers, now_s, view.window_s)
         happenings = self.happenings(now_s, HAPPENINGS_SHOWN)
-        servers = tuple(self._server(index, now_s) for index in range(len(self.servers)))
+        gpus = self.cards.part(now_s, view.window_s, local=any(target.local for target in self.start.servers))
+        servers = tuple(self._server(index, now_s, gpus) for index in range(len(self.servers)))
         waiting = pages.gauge(Quantity.WAITING)
         preempted = pages.count(Quantity.PREEMPTIONS)
         frame = Frame(
@@ -244,7 +255,7 @@ class Session:
             latencies=latency.latencies(pages),
             prefix_cache=latency.prefix_cache(pages, preempted.in_window),
             preemption=_preemption(pages, preempted),
-            gpus=self.cards.part(now_s, view.window_s, local=any(target.local for target in self.start.servers)),
+            gpus=gpus,
             happenings=happenings,
             charts=charts.charts(self.servers, self.cards, _until(self._marks, now_s), now_s, view),
             load=self._load(now_s),
@@ -265,6 +276,11 @@ class Session:
                 known[place] = (t, one)
             shown.append(one)
         return tuple(shown)
+
+    def started_with(self, server: int, now_s: float) -> StartedWith | None:
+        """The command of a server as it was known by an instant."""
+        gpus = self.cards.part(now_s, 0.0, local=True)
+        return started.started_with(self.servers[server].identity(now_s), *_serving(gpus))
 
     def marks(self, kind: str) -> tuple[Happening, ...]:
         """All happenings of a kind that stand in the charts: restart, outage, mark."""
@@ -290,7 +306,12 @@ class Session:
         )
 
     def _pressure(self, pages: Window, frame: Frame, view: View) -> Pressure | None:
-        return pressure(pages, frame.kv.pool_tokens, frame.account.input_tokens, self.load, whole=view.whole)
+        def seats(one: Stretch) -> int | None:
+            server = frame.servers[self.servers.index(one.server)]
+            return started.seats(one.server, one.server.at_s[one.first], frame.now_s, server.started, server.engines)
+
+        tokens = frame.kv.pool_tokens, frame.account.input_tokens
+        return pressure(pages, *tokens, self.load, whole=view.whole, seats=seats)
 
     def _load(self, now_s: float) -> LoadPart | None:
         """vtop's own load, with what the server's prefix cache gave during its phase."""
@@ -304,13 +325,13 @@ class Session:
         last = min(pages, bisect_right(server.at_s, part.begin_s + part.elapsed_s, 0, pages) + 1) - 1
         return replace(part, prefix_hit_tokens=hits.grown(first, last) if hits is not None and last >= first else None)
 
-    def _server(self, index: int, now_s: float) -> ServerPart:
+    def _server(self, index: int, now_s: float, gpus: Gpus) -> ServerPart:
         server = self.servers[index]
         pages = server.visible(now_s)
         last = pages - 1
         identity = server.identity(now_s)
-        started = server.total(Quantity.PROCESS_START)
-        started_s = started.at(last) if started is not None and pages else None
+        began = server.total(Quantity.PROCESS_START)
+        began_s = began.at(last) if began is not None and pages else None
         bad_lines = server.bad_lines.at(last) if pages else None
         return ServerPart(
             index=index,
@@ -320,7 +341,7 @@ class Session:
             models=identity.models if identity is not None and identity.models else server.models(last),
             version=identity.version if identity is not None else None,
             max_model_len=identity.max_model_len if identity is not None else None,
-            uptime_s=max(0.0, self.start.unix_s + now_s - started_s) if started_s is not None else None,
+            uptime_s=max(0.0, self.start.unix_s + now_s - began_s) if began_s is not None else None,
             age_s=now_s - server.at_s[last] if pages else None,
             took_s=server.took_s[last] if pages else None,
             page_bytes=server.bytes[last] if pages else None,
@@ -330,7 +351,14 @@ class Session:
             restarts=bisect_right(server.restarts, last),
             engines=len(server.engines(Quantity.RUNNING, last)),
             note=identity.note if identity is not None else None,
+            started=started.started_with(identity, *_serving(gpus)),
         )
+
+
+def _serving(gpus: Gpus) -> tuple[str | None, int | None]:
+    """Name and memory of a card that a watched server uses."""
+    serving = [card for card in gpus.cards if card.serving]
+    return (serving[0].name, serving[0].mem_total_bytes) if serving else (None, None)
 
 
 def _until(known: Sequence[tuple[float, Happening]], now_s: float) -> tuple[Happening, ...]:

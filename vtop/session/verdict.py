@@ -208,11 +208,11 @@ def max_num_seqs(frame: Frame) -> Verdict | None:
     at = _queued(frame)
     if at is None or at.seats_share is None or at.seats_share < SEATED or (at.kv_full_share or 0.0) >= MOSTLY:
         return None
-    seats, asked = at.running_high or 0.0, frame.account.nominal
+    seats, asked = at.seats or at.running_high or 0.0, frame.account.nominal
     if frame.load is not None and asked is not None and asked.concurrency <= seats:
         return None  # the load itself asks for no more
     said = [
-        f"running stands at {units.count(seats)}",
+        f"running stands at {units.count(seats)}" + (", all the seats there are" if at.seats is not None else ""),
         f"{units.count(at.waiting_median)} waiting",
         _kv_range(at),
     ]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from vtop import __version__
 from vtop.recording import LiveRecording, Note, Start, Target
 from vtop.recording.events import FORMAT, Event
+from vtop.sources import command
 from vtop.sources.gpu import GpuSource
 from vtop.sources.host import HostSource
 from vtop.sources.processes import pids_listening
@@ -51,7 +53,16 @@ class Attachment:
             origin=origin,
         )
         self.servers = [
-            ServerSource(index, target, own, self._append, self.clock, interval_s=interval_s, shape=shape)
+            ServerSource(
+                index,
+                target,
+                own,
+                self._append,
+                self.clock,
+                interval_s=interval_s,
+                shape=shape,
+                started_by=partial(command.on_port, port_of(target)) if target.local else lambda: None,
+            )
             for index, (target, own) in enumerate(zip(targets, access, strict=True))
             if watch
         ]

@@ -1,4 +1,4 @@
-"""Which processes of this host are a server: those that listen on its port, and all that they started.
+"""Which processes of this host are a server: those that listen on its port, all that they started, what started them.
 
 Reads Linux's /proc; elsewhere, or where it may not look, it finds none. Tens of milliseconds on a busy host.
 """
@@ -12,16 +12,12 @@ LISTEN = "0A"  # Linux: include/net/tcp_states.h
 
 def pids_listening(port: int, proc: str = "/proc") -> frozenset[int]:
     """The processes that hold a listening TCP socket on the port, with all their descendants."""
-    sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port, proc)}
-    if not sockets:
-        return frozenset()
-    pids = _pids(proc)
-    found = {pid for pid in pids if not sockets.isdisjoint(_open_files(pid, proc))}
+    found = set(holders(port, proc))
     if not found:
         return frozenset()
     children: dict[int, list[int]] = {}
-    for pid in pids:
-        children.setdefault(_parent(pid, proc), []).append(pid)
+    for pid in _pids(proc):
+        children.setdefault(parent(pid, proc), []).append(pid)
     unseen = list(found)
     while unseen:
         for child in children.get(unseen.pop(), ()):
@@ -29,6 +25,36 @@ def pids_listening(port: int, proc: str = "/proc") -> frozenset[int]:
                 found.add(child)
                 unseen.append(child)
     return frozenset(found)
+
+
+def holders(port: int, proc: str = "/proc") -> frozenset[int]:
+    """The processes that hold a listening TCP socket on the port."""
+    sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port, proc)}
+    if not sockets:
+        return frozenset()
+    return frozenset(pid for pid in _pids(proc) if not sockets.isdisjoint(_open_files(pid, proc)))
+
+
+def words(pid: int, proc: str = "/proc") -> tuple[str, ...]:
+    """The command line of a process; nothing when it is gone, or another user's behind hidepid."""
+    try:
+        with open(f"{proc}/{pid}/cmdline", "rb") as file:
+            line = file.read()
+    except OSError:
+        return ()
+    return tuple(word.decode("utf-8", "replace") for word in line.rstrip(b"\0").split(b"\0"))
+
+
+def parent(pid: int, proc: str = "/proc") -> int:
+    """0 when the process is gone."""
+    stat = _stat(pid, proc)
+    return int(stat[1]) if stat else 0
+
+
+def began(pid: int, proc: str = "/proc") -> int:
+    """When the process was started, in ticks since the machine was: with the pid, which it is. 0: it is gone."""
+    stat = _stat(pid, proc)
+    return int(stat[19]) if len(stat) > 19 else 0
 
 
 def _listening_inodes(port: int, proc: str) -> set[str]:
@@ -68,11 +94,11 @@ def _open_files(pid: int, proc: str) -> set[str]:
     return files
 
 
-def _parent(pid: int, proc: str) -> int:
-    """0 when the process is gone."""
+def _stat(pid: int, proc: str) -> list[bytes]:
+    """What stands behind the name, from the state on (Linux: proc_pid_stat(5), from field 3)."""
     try:
         with open(f"{proc}/{pid}/stat", "rb") as file:
             stat = file.read()
     except OSError:
-        return 0
-    return int(stat.rpartition(b")")[2].split()[1])  # the name in brackets may hold spaces and brackets
+        return []
+    return stat.rpartition(b")")[2].split()  # the name in brackets may hold spaces and brackets

@@ -16,7 +16,7 @@ import msgspec
 
 from vtop.metrics.page import Folder, NotMetrics
 from vtop.recording.events import Event, Identity, Note, Outage, Scrape, Target
-from vtop.sources import proxy
+from vtop.sources import command, proxy
 from vtop.sources.connection import Access, Answer, Connection, Failure
 from vtop.sources.shape import shape_of
 
@@ -52,6 +52,7 @@ class ServerSource:
     """Emits Scrape or Outage per tick, Identity when a server (re)appears, Note when the pace changes.
 
     clock: seconds since the session's start. wait: sleeps so many seconds, True when the source was stopped.
+    started_by: finds the command that started it, in tens of milliseconds; asked with who answers, not every tick.
     Raises VtopError when `access` cannot be used.
     """
 
@@ -68,8 +69,11 @@ class ServerSource:
         wait: Callable[[float], bool] | None = None,
         transport: httpx.BaseTransport | None = None,
         shape: Mapping[str, int | str] | None = None,
+        started_by: Callable[[], command.Command | None] = lambda: None,
     ) -> None:
         self._index = index
+        self._started_by = started_by
+        self._command: command.Command | None = None
         self._given_shape = dict(shape) if shape is not None else None
         self._append = append
         self._clock = clock
@@ -138,7 +142,7 @@ class ServerSource:
             return False
         self._say(msgspec.structs.replace(scrape, health=self._health()))
         self._pace(scrape.took_s)
-        if self._down or not self._known or at_s >= self._ask_again_s:
+        if self._down or not self._known or at_s >= self._ask_again_s or (scrape.full and self._another()):
             self._identify()
         self._down = False
         return True
@@ -186,8 +190,13 @@ class ServerSource:
     def _small(self, path: str) -> Answer:
         return self._connection.get(path, timeout_s=self._small_timeout_s, limit_bytes=SMALL_LIMIT_BYTES)
 
+    def _another(self) -> bool:
+        """Whether another process answers: one that came back between two pages had no outage."""
+        return self._command is not None and not command.runs(self._command)
+
     def _identify(self) -> None:
         self._known = True
+        self._command = started = self._started_by()
         self._ask_again_s = math.inf
         troubles: list[str] = []
         version = self._reply("/version", _Version, troubles)
@@ -201,6 +210,8 @@ class ServerSource:
                 max_model_len=next((row.max_model_len for row in rows if row.max_model_len is not None), None),
                 shape=self._shape(rows),
                 note="; ".join(troubles) or None,
+                command=started.name if started is not None else None,
+                flags=started.flags if started is not None else None,
             )
         )
 

@@ -1,0 +1,76 @@
+"""A recording says how quick its own host and card were, and what is simulated of it goes by that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from vtop import shipped
+from vtop.engine import profile
+from vtop.engine.engine import Engine
+from vtop.engine.pace import AS_FITTED, Pace, at_pace, pace_of
+from vtop.engine.replay import measures, replay
+from vtop.engine.runs import Run, runs
+from vtop.engine.whatif import what_if
+
+H200 = profile.load("h200-qwen2.5-7b")
+RECORDINGS = shipped.folder("recordings")
+
+
+@pytest.fixture(scope="module")
+def chunked() -> Run:
+    """16 in flight with a budget of 512 tokens a step: many launches without a graph."""
+    return runs(RECORDINGS / "sweep_batch512.jsonl.gz", {"max_num_batched_tokens": 512})[2]
+
+
+def as_if(run: Run, pace: Pace) -> Run:
+    """The run, its times those of such a host and card."""
+    here = at_pace(H200, pace)
+    engine = Engine(run.flags, here.timing, here.frontend, run.shape or H200.shape)
+    found = measures(replay(run.load, engine).requests)
+    seen = replace(run.observed, queue_s=found["queue_s"], prefill_s=found["prefill_s"], decode_s=found["decode_s"])
+    return replace(run, observed=replace(seen, e2e_s=found["e2e_s"], frontend_s=found["frontend_s"]))
+
+
+@pytest.mark.parametrize("launch", [0.7, 1.0, 1.5])
+def test_the_pace_of_a_host_is_found(chunked: Run, launch: float) -> None:
+    found = pace_of(as_if(chunked, Pace(launch, 1.0)), H200)
+    assert found.launch == pytest.approx(launch, rel=0.05)
+    assert found.card == pytest.approx(1.0, rel=0.01)
+
+
+def test_the_pace_of_a_card_is_found() -> None:
+    alone = runs(RECORDINGS / "sweep.jsonl.gz")[0]  # hardly anything but decode steps
+    assert pace_of(as_if(alone, Pace(1.0, 1.02)), H200).card == pytest.approx(1.02, rel=0.002)
+
+
+def test_as_fitted_is_the_profile_itself() -> None:
+    assert at_pace(H200, AS_FITTED) == H200
+
+
+def test_a_slower_host_launches_longer_and_a_slower_card_reads_and_computes_longer() -> None:
+    slower = at_pace(H200, Pace(2.0, 1.1)).timing
+    assert slower.launch_eager_s == 2.0 * H200.timing.launch_eager_s
+    assert slower.launch_pieces_s == 2.0 * H200.timing.launch_pieces_s
+    assert slower.bandwidth_bytes_s == pytest.approx(H200.timing.bandwidth_bytes_s / 1.1)
+    assert slower.launch_graph_s == H200.timing.launch_graph_s
+
+
+def test_the_error_of_the_profile_alone_stays_in_the_answer(chunked: Run) -> None:
+    slow = as_if(chunked, Pace(1.5, 1.0))
+    answer = what_if(slow, H200, slow.flags, pace=pace_of(slow, H200))
+    row = next(row for row in answer.rows if row.number.name == "e2e_s")
+    assert row.alone_ratio is not None
+    assert row.error_ratio is not None
+    assert row.alone_ratio < -0.03
+    assert abs(row.error_ratio) < 0.01
+
+
+def test_new_flags_are_tried_at_the_same_pace(chunked: Run) -> None:
+    wider = replace(chunked.flags, max_num_batched_tokens=2048)
+    slow, quick = (what_if(chunked, H200, wider, pace=Pace(launch, 1.0)) for launch in (1.5, 0.7))
+    assert slow.alone == quick.alone
+    assert slow.after.measured.output_per_s is not None
+    assert quick.after.measured.output_per_s is not None
+    assert slow.after.measured.output_per_s < quick.after.measured.output_per_s

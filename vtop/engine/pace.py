@@ -1,0 +1,66 @@
+"""How quick a recording's own host and card were, beside those that the profile was fitted on.
+
+Two servers with the same flags differ by which machine they run on: cards by a per cent or two, but how long the
+engine's thread needs to launch a step without a graph by a factor of two, and from minute to minute. No profile can
+know that. The recording does: its prefill, decode and whole times say how far off the profile is, in both directions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import exp, log
+
+import numpy as np
+
+from vtop.engine.fit import SPEEDS, misses
+from vtop.engine.least_squares import Vector, least_squares
+from vtop.engine.profile import Profile
+from vtop.engine.runs import Run
+
+# how far a host and a card may well be from the profile's, as factors: what was seen of five H200 servers
+LAUNCH_FACTOR, CARD_FACTOR = 1.3, 1.015
+STARTS = (1.0, 0.75, 1.4)  # of launches, where the pace of an open loop is looked for: its queue has no bound
+ROUNDS = 4
+GOOD = 5.0  # so little is off, in squares of what may well be, that no other valley is looked for
+LAUNCHES = ("launch_pieces_s", "launch_eager_s", "launch_warm_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How many times as long as by the profile: launching a step without a whole graph, and the card's own work."""
+
+    launch: float = 1.0
+    card: float = 1.0
+
+
+AS_FITTED = Pace()
+
+
+def pace_of(run: Run, profile: Profile) -> Pace:
+    """The pace at which the run's simulation is most like what is on record of it."""
+    shape = run.shape or profile.shape
+    scale = np.log([LAUNCH_FACTOR, CARD_FACTOR])
+
+    def off(at: Vector) -> Vector:
+        found = at_pace(profile, _pace(at))
+        return np.concatenate([misses(run, found.timing, found.frontend, shape), at / scale])
+
+    found: list[tuple[float, Pace]] = []
+    for start in STARTS if run.load.concurrency is None else STARTS[:1]:
+        at, _ = least_squares(off, np.array([log(start), 0.0]), scale, ROUNDS)
+        found.append((float(np.sum(off(at) ** 2)), _pace(at)))
+        if found[-1][0] < GOOD:
+            break
+    return min(found, key=lambda one: one[0])[1]
+
+
+def at_pace(profile: Profile, pace: Pace) -> Profile:
+    """The profile on such a host and card."""
+    timing = profile.timing
+    launches = {name: getattr(timing, name) * pace.launch for name in LAUNCHES}
+    speeds = {name: getattr(timing, name) / pace.card for name in SPEEDS}
+    return replace(profile, timing=replace(timing, **launches, **speeds))
+
+
+def _pace(at: Vector) -> Pace:
+    return Pace(launch=exp(at[0]), card=exp(at[1]))

@@ -1,0 +1,62 @@
+"""One phase of vtop's own load: its lines in the order they were written, and what stands in them up to an instant."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from vtop.recording import Load
+from vtop.session.ended import Ended
+from vtop.session.seen import Seen
+
+
+@dataclass(slots=True)
+class Phase:
+    """One phase so far: its lines in the order they were written, each list with the t of its lines."""
+
+    begin: Load
+    changes: list[Load] = field(default_factory=list)  # and steady, end
+    sent_t: array[float] = field(default_factory=lambda: array("d"))
+    sent_s: array[float] = field(default_factory=lambda: array("d"))
+    sent_warmup: array[int] = field(default_factory=lambda: array("b"))
+    late_us: array[int] = field(default_factory=lambda: array("q"))
+    first_t: array[float] = field(default_factory=lambda: array("d"))
+    end_t: array[float] = field(default_factory=lambda: array("d"))
+    ended: Ended = field(default_factory=Ended)
+    _seen: Seen = field(default_factory=Seen)  # up to the latest instant asked about
+
+    def steady(self, end: Load) -> tuple[float, float]:
+        """From the end of the warm-up to the last request being sent: what comes after is the draining."""
+        begin_s = next((change.t for change in self.changes if change.state == "steady"), self.begin.t)
+        return begin_s, min(end.t, self.sent_s[-1] if self.sent_s else end.t)
+
+    def settled_s(self, now_s: float) -> float:
+        """Since when its load is what it is: begun, warm and not changed by hand, as known at an instant."""
+        marks = [change.t for change in self.changes if change.t <= now_s and change.state in ("steady", "change")]
+        return max(marks, default=self.begin.t)
+
+    def state(self, now_s: float) -> tuple[Load, Load | None]:
+        """(the latest target, the end) as known at an instant."""
+        latest, end = self.begin, None
+        for change in self.changes:
+            if change.t <= now_s:
+                if change.state == "end":
+                    end = change
+                elif change.state == "change":
+                    latest = change
+        return latest, end
+
+    def seen(self, now_s: float) -> Seen:
+        """What its requests add up to at an instant; later ones are cheap to ask for, an earlier one starts anew."""
+        sent, ended = bisect_right(self.sent_t, now_s), bisect_right(self.end_t, now_s)
+        if self._seen.sent > sent or self._seen.ended > ended:
+            self._seen = Seen()
+        seen = self._seen
+        for k in range(seen.sent, sent):
+            if not self.sent_warmup[k]:
+                seen.late.add_us(self.late_us[k])
+        for k in range(seen.ended, ended):
+            seen.take(self.ended[k], self.begin.slo)
+        seen.sent, seen.ended = sent, ended
+        return seen
