@@ -270,7 +270,11 @@ def test_a_percentile_of_too_few_is_not_known() -> None:
 
 def test_every_run_of_the_recordings_that_come_with_vtop_can_be_replayed() -> None:
     for path in sorted(RECORDINGS.glob("*.jsonl*")):
-        assert all(isinstance(one, Run) for one in read(path)), path
+        left_out = [one for one in read(path) if not isinstance(one, Run)]
+        if path.name.startswith("killed"):
+            assert [one.partition(": ")[2][:31] for one in left_out] == ["44 of its 91 requests failed, a"]
+        else:
+            assert not left_out, path
 
 
 # --- the search -------------------------------------------------------------------------------------------------------

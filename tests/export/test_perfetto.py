@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.export.recorded import OVERLOAD, SWEEP, loaded, opened, reading, strict, watched, written
-from tests.session.made import RECORDINGS, read
+from tests.session.made import read
+from tests.shipped_kinds import KINDS
 from vtop.export import perfetto
 from vtop.export.lanes import Lanes
 from vtop.recording import Start, encode
@@ -56,7 +57,7 @@ def parts(document: dict[str, Any], request: str) -> list[tuple[str, int, int]]:
 # --- its structure ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name.partition(".")[0])
+@pytest.mark.parametrize("path", KINDS, ids=lambda path: path.name.partition(".")[0])
 def test_every_entry_has_what_its_kind_needs(path: Path, tmp_path: Path) -> None:
     document = trace(path, tmp_path)
     needed = {

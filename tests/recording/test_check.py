@@ -52,7 +52,8 @@ def closed(log: Log) -> list[AnyEvent]:
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name.partition(".")[0])
 def test_nothing_is_wrong_with_the_recordings_that_come_with_vtop(path: Path) -> None:
     found = checked(path)
-    assert (found.problems, found.remarks) == ([], [])
+    known = ["stretches without pages of server 0: 1, the longest 92.0 s"] if path.name.startswith("killed") else []
+    assert (found.problems, found.remarks) == ([], known)
 
 
 def test_it_says_what_there_is() -> None:

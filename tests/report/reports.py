@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from tests.shipped_kinds import KINDS, name
 from vtop.recording import FileRecording
 from vtop.report.model import Report, build, read
 from vtop.session.session import Session
 
 FOLDER = Path(__file__).parents[2] / "recordings"
-NAMES = tuple(sorted(path.name.partition(".")[0] for path in FOLDER.glob("*.jsonl*")))
+NAMES = tuple(map(name, KINDS))
 
 
 def path_of(name: str) -> Path:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.session.made import RECORDINGS, Log, Server, card, fold, read
+from tests.session.made import Log, Server, card, fold, read
 from tests.session.scheduler import SHAPE
+from tests.shipped_kinds import KINDS
 from vtop.recording import AnyEvent, End, Event, Identity, LiveRecording, Load, Mark, Note, Request, Start
 from vtop.session.frame import Frame, View
 
@@ -40,13 +41,13 @@ def check_seek_equals_fold(start: Start, events: list[AnyEvent], many: int) -> N
         assert seen(whole.frame(now_s, view)) == seen(only.frame(now_s, view)), now_s
 
 
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", KINDS, ids=lambda path: path.stem)
 def test_seek_equals_fold(path: Path) -> None:
     start, events = read(path)
     check_seek_equals_fold(start, events, 12 if len(events) < 1000 else 3)
 
 
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", KINDS, ids=lambda path: path.stem)
 def test_live_equals_replay_equals_fold(path: Path, tmp_path: Path) -> None:
     start, events = read(path)
     now = 0.0
@@ -74,7 +75,7 @@ def test_live_equals_replay_equals_fold(path: Path, tmp_path: Path) -> None:
 
 
 def test_asking_again_or_in_any_order_changes_nothing() -> None:
-    start, events = read(RECORDINGS[0])
+    start, events = read(KINDS[0])
     session = fold(start, events)
     asked = [(t, view) for t in instants(events, 5) for view in VIEWS]
     first = [seen(session.frame(*one)) for one in asked]
@@ -288,7 +289,7 @@ def test_what_was_drawn_once_never_changes(log: Log) -> None:
 
 
 def test_a_spike_never_moves() -> None:
-    start, events = read(RECORDINGS[0])
+    start, events = read(KINDS[0])
     log = Log()
     log.start, log.events = start, events
     for view in (View(window_s=100.0, columns=44), View(window_s=60.0, columns=60)):

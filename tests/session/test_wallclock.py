@@ -85,6 +85,39 @@ def decoding(seconds: int = 10, *, steps: int = 50, running: int = 4, engines: i
     return log.frame()
 
 
+def test_the_time_in_which_a_server_was_down_is_nobody_s_work() -> None:
+    """A real one was killed and came back anew 91 s later: half of the window had been called prefill."""
+    log, server = Log(), Server()
+    server.engine.running = 4
+    for at_s in range(1, 11):
+        server.engine.count(generation_tokens=400, prompt_tokens=40)
+        log.page(float(at_s), server)
+    before = log.frame(view=WHOLE)
+    for at_s in range(11, 101):
+        log.outage(float(at_s))
+    server.restart()
+    server.engine.running = 0
+    log.page(101.0, server)
+    after = log.frame(view=WHOLE)
+    assert after.window_s == pytest.approx(100.0)
+    assert after.generation_tokens.per_s == before.generation_tokens.per_s == pytest.approx(400)
+    assert (after.wallclock.idle_s, before.wallclock.idle_s) == (0.0, 0.0)
+    log.page(102.0, server)
+    log.page(103.0, server)
+    assert log.frame(view=WHOLE).wallclock.idle_s == pytest.approx(2.0)
+    assert log.frame(view=WHOLE).generation_tokens.per_s == pytest.approx(400 * 9 / 11)
+
+
+def test_an_outage_after_which_the_counters_went_on_is_time_in_which_they_grew() -> None:
+    log, server = Log(), Server()
+    log.page(1.0, server)
+    for at_s in range(2, 11):
+        log.outage(float(at_s))
+    server.engine.count(generation_tokens=1000)
+    log.page(11.0, server)
+    assert log.frame(view=WHOLE).generation_tokens.per_s == pytest.approx(100)
+
+
 def test_a_server_that_only_decodes_spends_all_its_time_so() -> None:
     clock = decoding().wallclock
     assert (clock.decode_s, clock.prefill_s, clock.recompute_s, clock.idle_s) == (10.0, 0.0, 0.0, 0.0)

@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.segment import Segment
 from textual.pilot import Pilot
 
+from tests.shipped_kinds import KINDS
 from vtop.draw import look as looks
 from vtop.draw.look import Look
 from vtop.recording import AnyEvent, Event, FileRecording, LiveRecording, Playhead, Start, Target
@@ -21,7 +22,7 @@ from vtop.ui.app import VtopApp
 from vtop.ui.board import Board
 
 ROOT = Path(__file__).resolve().parents[2]
-SHIPPED = sorted((ROOT / "recordings").glob("*.jsonl.gz"))
+SHIPPED = KINDS
 OVERLOAD = ROOT / "recordings" / "overload.jsonl.gz"
 SWEEP = ROOT / "recordings" / "sweep_c64.jsonl.gz"
 SIZES = ((80, 24), (120, 36), (200, 60))

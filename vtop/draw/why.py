@@ -98,6 +98,7 @@ def _expected(frame: Frame) -> Row:
     found = account.effective if account.effective is not None else account.nominal
     if found is None:
         return None
+    run = "that run" if found is account.effective else "asked for"
     items = [
         _said(
             0, ("peak ", "dim"), (units.percent(found.peak_ratio), "number"), (_points(found.peak_error_ratio), "dim")
@@ -105,7 +106,7 @@ def _expected(frame: Frame) -> Row:
         _said(
             1, ("mean ", "dim"), (units.percent(found.mean_ratio), "number"), (_points(found.mean_error_ratio), "dim")
         ),
-        _said(2, (f"for the {units.short_count(found.concurrency)} that run", "dim")),
+        _said(2, (f"for the {units.short_count(found.concurrency)} {run}", "dim")),
     ]
     asked = account.nominal
     if asked is not None and asked.concurrency != found.concurrency:

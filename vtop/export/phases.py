@@ -56,7 +56,7 @@ PHASES = Table(
         Column("failed", "count", ""),
         Column("unfinished", "count", "broken off by vtop"),
         Column("output_tokens", "count", "of those that succeeded"),
-        Column("output_per_s", "number", "tokens/s between the end of the warm-up and the last sending"),
+        Column("output_per_s", "number", "tokens/s without ramp and drain"),
         Column("cached_tokens", "count", "as the answers say"),
         Column("prefix_hit_tokens", "count", "growth of the server's counter over the phase"),
         Column("wrong_length", "count", "requests whose prompt the server counted otherwise than asked"),

@@ -22,6 +22,7 @@ from vtop.report.model import Phase, Report
 from vtop.report.numbers import Numbers, numbers
 from vtop.report.phases import Pages, Question
 from vtop.session.frame import View
+from vtop.session.rounds import Round, per_s
 from vtop.session.seen import Seen, seen_of
 from vtop.session.session import Session
 from vtop.session.spread import Spread
@@ -107,6 +108,8 @@ def rounds(place: Place, scope: str, *, own: bool) -> int:
     run_s = runs_s(place.phase)
     if run_s is None or run_s <= 0:
         return 0
+    if own and scope == "sending" and (found := _closed(place)):
+        return len(found)
     if scope == "own" or (own and scope == "sending"):
         span = _sending(place) if scope == "sending" else (place.phase.begin_s, place.phase.end_s)
         return int((span[1] - span[0]) / run_s) if span is not None else 0
@@ -230,10 +233,19 @@ def _sending(place: Place) -> tuple[float, float] | None:
     return phase.steady(end) if end is not None else None
 
 
+def _closed(place: Place) -> tuple[Round, ...]:
+    """The rounds of a closed loop."""
+    load = place.phase.load
+    return place.of.session.load.phases[load.phase].rounds(place.of.session.end_s) if load is not None else ()
+
+
 def _output(place: Place, count: int) -> tuple[float, ...]:
     sending, load = _sending(place), place.phase.load
     if sending is None or load is None or not count:
         return ()
+    if turns := _closed(place):
+        cuts = [round(k * len(turns) / count) for k in range(count + 1)]
+        return tuple(per_s(turns[first:last]) for first, last in pairwise(cuts))
     seen = place.of.session.load.seen(load.phase, place.of.session.end_s)
     begin_s, end_s = sending
     edges = [begin_s + k * (end_s - begin_s) / count for k in range(count + 1)]

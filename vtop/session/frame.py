@@ -291,7 +291,7 @@ class LoadPart:
     e2e: Quantiles
     itl_is_chunks: bool  # some gaps could not be split into tokens
     output_tokens: int
-    output_per_s: float | None  # tokens that came between the end of the warm-up and the last sending; once it ended
+    output_per_s: float | None  # without ramp and drain; once it ended
     cached_tokens: int  # as the answers say, where the server tells
     prefix_hit_tokens: float | None  # growth of the server's counter from the page before the phase to the one after
     wrong_length: int  # requests whose prompt the server counted otherwise than asked

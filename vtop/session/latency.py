@@ -52,7 +52,7 @@ def iteration(window: Window) -> Iteration:
     decode = min(generated, total)  # several servers, one without this histogram; a page is no atomic snapshot
     return Iteration(
         steps=steps,
-        steps_per_s=steps / window.seconds if window.seconds > 0 else None,
+        steps_per_s=steps / seconds if (seconds := window.counted_s) > 0 else None,
         tokens=total / steps,
         decode=decode / steps,
         prefill=(total - decode) / steps,

@@ -139,7 +139,7 @@ class LoadHistory:
             e2e=_quantiles(seen.e2e),
             itl_is_chunks=seen.unsplit > 0,
             output_tokens=seen.output_tokens,
-            output_per_s=seen.tokens_in.per_s(*phase.steady(end)) if end is not None else None,
+            output_per_s=phase.output_per_s(now_s),
             cached_tokens=seen.cached_tokens,
             prefix_hit_tokens=None,
             wrong_length=seen.wrong_length,

@@ -75,9 +75,12 @@ LOAD = (
         "load.output_per_s",
         "tokens/s",
         (),
-        "output tokens whose reads lie between the end of the warm-up and the last request being sent ÷ that time, in "
-        "slices of 0.1 s; given once the phase has ended",
-        "ramp and drain are left out; tokens of failed requests count",
+        "closed loop: output tokens of requests that ended between the middle of the first round and that of the last "
+        "before no more were sent ÷ that time, a round being as many as are in flight; else (open loop, changed by "
+        "hand, fewer than 3 rounds) tokens that came between the end of the warm-up and the last sending ÷ that time, "
+        "in slices of 0.1 s; given once the phase has ended",
+        "ramp and drain are left out; tokens of failed requests count; a generator that divides all tokens by all the "
+        "time says less, the shorter the run the more so",
     ),
     Number(
         "load",

@@ -12,7 +12,8 @@ TOKENS = (
         "generation_tokens",
         "tokens/s",
         (Q.GENERATION_TOKENS,),
-        "growth ÷ time; includes the first token of each request and the tokens of aborted ones",
+        "growth ÷ time, without that of an outage that ended in a restart; includes the first token of each request "
+        "and the tokens of aborted ones",
     ),
     Number(
         "tokens",
@@ -20,7 +21,7 @@ TOKENS = (
         "prompt_tokens",
         "tokens/s",
         (Q.PROMPT_TOKENS,),
-        "growth ÷ time; cached tokens included",
+        "growth ÷ time, as output; cached tokens included",
         "a whole prompt is counted at its first token: long prompts come as bursts",
     ),
     Number(

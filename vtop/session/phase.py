@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from vtop.recording import Load
 from vtop.session.ended import Ended
+from vtop.session.rounds import Round, per_s, rounds
 from vtop.session.seen import Seen
 
 
@@ -25,11 +26,31 @@ class Phase:
     end_t: array[float] = field(default_factory=lambda: array("d"))
     ended: Ended = field(default_factory=Ended)
     _seen: Seen = field(default_factory=Seen)  # up to the latest instant asked about
+    _rounds: tuple[int, tuple[Round, ...]] = (0, ())  # of so many requests that ended
 
     def steady(self, end: Load) -> tuple[float, float]:
         """From the end of the warm-up to the last request being sent: what comes after is the draining."""
         begin_s = next((change.t for change in self.changes if change.state == "steady"), self.begin.t)
         return begin_s, min(end.t, self.sent_s[-1] if self.sent_s else end.t)
+
+    def rounds(self, now_s: float) -> tuple[Round, ...]:
+        """Of a closed loop that nobody changed by hand, as known at an instant; none where they are too few."""
+        ended = bisect_right(self.end_t, now_s)
+        target, concurrency = self.state(now_s)[0], self.begin.concurrency
+        if concurrency is None or target is not self.begin:
+            return ()
+        if self._rounds[0] != ended:
+            self._rounds = ended, rounds(self.ended[:ended], concurrency)
+        return self._rounds[1]
+
+    def output_per_s(self, now_s: float) -> float | None:
+        """Tokens a second without ramp and drain: over the rounds of a closed loop, else between the end of the warm-up
+        and the last request being sent. None while it runs."""
+        _, end = self.state(now_s)
+        if end is None:
+            return None
+        found = self.rounds(now_s)
+        return per_s(found) if found else self.seen(now_s).tokens_in.per_s(*self.steady(end))
 
     def settled_s(self, now_s: float) -> float:
         """Since when its load is what it is: begun, warm and not changed by hand, as known at an instant."""

@@ -63,7 +63,7 @@ def staircase(window: Window, stairs: Mapping[ServerHistory, Stair]) -> Staircas
         by_reason=window.by_part(Quantity.PREEMPTIONS_BY_REASON, window.delta),
     )
     pages = max((one.last - one.first for _, one in found), default=0)
-    steady = pages > 0 and _steady(stair, window.seconds / pages)
+    steady = pages > 0 and _steady(stair, window.counted_s / pages)
     return replace(stair, steady=steady, cycle=_cycle(stair) if steady else None)
 
 

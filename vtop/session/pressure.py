@@ -69,7 +69,7 @@ def _of(number: int, one: Stretch, needed: float, whole: bool, told: int | None)
     return Pressure(
         server=number,
         pages=len(pages),
-        seconds=one.seconds,
+        seconds=one.counted_s,
         waiting_share=len(here) / len(pages),
         running_share=sum(1 for count in running if count) / len(pages),
         kv_full_share=sum(ratio >= full for ratio in used) / len(used) if used else None,
@@ -158,7 +158,7 @@ def _still_s(one: Stretch) -> float | None:
 def _cpu_ratio(one: Stretch) -> float | None:
     """CPU seconds of the API server's process per second; None where it is not exported (several API servers)."""
     used = _grown(one.server, Quantity.PROCESS_CPU, one)
-    return used / one.seconds if used is not None and one.seconds > 0 else None
+    return used / one.counted_s if used is not None and one.counted_s > 0 else None
 
 
 def _asleep(one: Stretch) -> bool:

@@ -46,8 +46,8 @@ def _per_gpu(window: Window, quantities: tuple[Quantity, ...]) -> float | None:
     for one in window.stretches:
         grown = [_grown(one, quantity) for quantity in quantities]
         known = [value for value in grown if value is not None]
-        if one.seconds > 0 and not one.silent and len(known) == len(grown):
-            rate += sum(known) / one.seconds
+        if not one.silent and len(known) == len(grown) and (seconds := one.counted_s) > 0:
+            rate += sum(known) / seconds
             engines += max(1, len(one.server.engines(Quantity.RUNNING, one.last)))
     return rate / engines if engines else None
 

@@ -178,6 +178,14 @@ class ServerHistory:
                 known.known = False
         return touched
 
+    def down_s(self, first: int, last: int) -> float:
+        """Seconds between two pages in which it was down and came back anew: what was done in them no counter kept."""
+        lost = 0.0
+        for page in self.restarts[bisect_right(self.restarts, first) : bisect_right(self.restarts, last)]:
+            passed_s = self.at_s[page] - self.at_s[page - 1]
+            lost += passed_s if passed_s > self.patience_s(page - 1) else 0.0
+        return lost
+
     def _note_gap(self, at_s: float, restarted: bool) -> None:
         broken, self.broken_since_s = self.broken_since_s, None
         if not self.at_s:

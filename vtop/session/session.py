@@ -389,7 +389,7 @@ def _engines(window: Window, servers: Sequence[ServerHistory]) -> tuple[EnginePa
                     running=running.at(one.last),
                     waiting=waiting[name].at(one.last) if name in waiting else None,
                     kv_used_ratio=used[name].at(one.last) if name in used else None,
-                    generation_per_s=grown / one.seconds if grown is not None and one.seconds > 0 else None,
+                    generation_per_s=grown / one.counted_s if grown is not None and one.counted_s > 0 else None,
                 )
             )
     return tuple(rows)
@@ -413,5 +413,5 @@ def _preemption(window: Window, count: Count) -> Preemption:
     return Preemption(
         count=count,
         latest_at_s=max(latest, default=None),
-        interval_s=window.seconds / count.in_window if count.in_window else None,
+        interval_s=window.counted_s / count.in_window if count.in_window else None,
     )

@@ -7,8 +7,8 @@
 A step that also prefills counts as one step of decoding, and what it took longer is in the rest. step_s is the time of
 a step that only decodes: the median over pages between which there was nothing but decoding (decoding.py), right to one
 part in the steps of a page, where there are ENOUGH of them; else the median ITL of vtop's own load, in which steps that
-also prefill weigh the more the busier the server is. Parts add up to the window's seconds; of several engines or
-servers they are the mean.
+also prefill weigh the more the busier the server is. Parts add up to the seconds of the window that the counters tell
+of (a server that was down and came back anew lost count); of several engines or servers they are the mean.
 
     request's decode = Δ decode sum / n, of the n requests that finished
     undisturbed      = (their mean output - 1) x step_s
@@ -21,6 +21,7 @@ Source: vLLM v1/metrics/stats.py, loggers.py. Seconds.
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import replace
 from statistics import median
 
 from vtop.metrics.vllm import Quantity
@@ -42,7 +43,7 @@ def wallclock(window: Window, *, recomputed_tokens: float | None, own_step_s: fl
     for one in window.stretches:
         many = _engines(one)
         engines += many
-        seconds += one.seconds * many
+        seconds += one.counted_s * many
         idle += _idle_s(one) * many
     decode = prefill = recompute = None
     if engines and step_s is not None and seconds > 0:
@@ -87,11 +88,11 @@ def _idle_s(one: Stretch) -> float:
             continue
         begin = max(pages[place], one.first)
         end = min(pages[place + 1] if place + 1 < len(pages) else one.last, one.last)
-        idle += server.at_s[end] - server.at_s[begin]
+        idle += replace(one, first=begin, last=end).counted_s
         if generated is not None:  # requests that came and went between two pages
             for at in range(bisect_right(generated.page, begin), bisect_right(generated.page, end)):
                 page = generated.page[at]
-                idle -= server.at_s[page] - server.at_s[page - 1]
+                idle -= replace(one, first=page - 1, last=page).counted_s
     return max(0.0, idle)
 
 

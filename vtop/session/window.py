@@ -33,6 +33,11 @@ class Stretch:
         return self.server.at_s[self.last] - self.server.at_s[self.first]
 
     @property
+    def counted_s(self) -> float:
+        """Its seconds without those in which the server was down and came back at 0: what rates are by."""
+        return self.seconds - self.server.down_s(self.first, self.last)
+
+    @property
     def pieces(self) -> tuple[Stretch, ...]:
         """It without its gaps: the runs of pages between outages and restarts."""
         at_s, gaps = self.server.at_s, self.server.gaps
@@ -67,6 +72,11 @@ class Window:
     def seconds(self) -> float:
         """The longest stretch."""
         return max((one.seconds for one in self.stretches), default=0.0)
+
+    @property
+    def counted_s(self) -> float:
+        """Of the stretch of which most is counted."""
+        return max((one.counted_s for one in self.stretches), default=0.0)
 
     def latest(self, seconds: float) -> Window:
         """The end of this window, at most so long."""
@@ -111,8 +121,8 @@ class Window:
         for one in self.stretches:
             amount = _grown(one.server, quantity, part, one.first, one.last)
             grown.append(amount)
-            if amount is not None and one.seconds > 0 and not one.silent:
-                rates.append(amount / one.seconds)
+            if amount is not None and not one.silent and (seconds := one.counted_s) > 0:
+                rates.append(amount / seconds)
             since.append(_grown(one.server, quantity, part, 0, one.last))
         return Count(in_window=_sum(grown), per_s=_sum(rates), since_start=_sum(since))
 
