@@ -32,6 +32,11 @@ HELD_OUT: dict[str, dict[str, int]] = {
     "pool7168.jsonl.gz": {},
     "sweep_batch512.jsonl.gz": {"max_num_batched_tokens": 512},
     "sweep_batch512_again.jsonl.gz": {"max_num_batched_tokens": 512},
+    "sweep_batch1024.jsonl.gz": {},
+    "overload_seqs12.jsonl.gz": {},
+    "killed.jsonl.gz": {},
+    "open_loop_seats48.jsonl.gz": {},
+    "repeat_first.jsonl.gz": {},
 }
 H200_ORIGIN = (
     "NVIDIA H200, Qwen2.5-7B shape in bf16, vLLM 0.26.0; fitted on the recordings that come with vtop: "

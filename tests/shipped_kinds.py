@@ -16,6 +16,7 @@ ALIKE = {
     "repeat_first": "sweep",
     "repeat_second": "sweep",
     "sweep_again": "sweep",
+    "sweep_batch1024": "sweep_batch512",
     "sweep_batch512_again": "sweep_batch512",
 }
 

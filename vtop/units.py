@@ -36,7 +36,7 @@ def percent(ratio: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A duration with the unit that suits it: 7.6 µs, 473 ms, 48.1 s, 3 min 20 s."""
+    """A duration with the unit that suits it: 7.6 µs, 473 ms, 48.1 s, 3:20."""
     if value is None:
         return UNKNOWN
     size = abs(value)
@@ -46,7 +46,7 @@ def seconds(value: float | None) -> str:
         return f"{significant(value * 1000)} ms"
     if size < 120:
         return f"{significant(value)} s"
-    return clock(value)
+    return span(value)
 
 
 def clock(value: float | None) -> str:
@@ -57,6 +57,20 @@ def clock(value: float | None) -> str:
     minutes, rest = divmod(whole, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{sign}{hours}:{minutes:02}:{rest:02}" if hours else f"{sign}{minutes}:{rest:02}"
+
+
+def span(value: float | None) -> str:
+    """How long a stretch was that other numbers are about, rounded and never cut off: 4.2 s, 55 s, 1:37, 1:02:31."""
+    if value is None:
+        return UNKNOWN
+    if abs(value) < 9.95:
+        return f"{value:.1f} s"
+    return f"{value:.0f} s" if abs(value) < 59.5 else clock(round(value))
+
+
+def plain(value: float | None) -> str:
+    """A number as it was asked for, without digits that say nothing: 64, 2.5."""
+    return count(value) if value is None or value == round(value) else significant(value)
 
 
 def uptime(value: float | None) -> str:
@@ -127,10 +141,8 @@ def _round(value: float) -> str:
 
 
 def ago(value: float | None) -> str:
-    """The age of something: 0.4 s ago, 41 s ago, 12 min ago."""
-    if value is None:
-        return UNKNOWN
-    return f"{value:.1f} s ago" if value < 10 else f"{uptime(value)} ago"
+    """The age of something: 0.4 s ago, 41 s ago, 12:05 ago."""
+    return UNKNOWN if value is None else f"{span(value)} ago"
 
 
 def watts(value: float | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.draw import loads
 from vtop.metrics.histogram import Range
 from vtop.session.analysis import (
     Energy,
@@ -424,4 +425,16 @@ def fleet(columns: int = 60) -> Frame:
     )
 
 
-ALL = {"overload": overload, "nothing_known": nothing_known, "idle": idle, "down": down, "fleet": fleet}
+def broken(columns: int = 60) -> Frame:
+    """The server went away under vtop's own load: 4 s without a page, while the card is still being read."""
+    busy = down(columns)
+    status = Status("down", "no answer for 4.0 s: connection refused (try 3)", fresh=False)
+    servers = (server(status=status, age_s=4.0, outages=1, tries=3),)
+    charts = replace(busy.charts, marks=())
+    frame = replace(busy, status=status, servers=servers, charts=charts, load=loads.load())
+    return replace(frame, verdict=verdict(frame))
+
+
+ALL = {
+    "overload": overload, "nothing_known": nothing_known, "idle": idle, "down": down, "fleet": fleet, "broken": broken,
+}  # fmt: skip

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from vtop.draw.lines import Column, Line, Phrase, heading, line, phrases, shorten, table
+from vtop.draw.lines import Column, Line, Phrase, heading, line, phrases, shorten, table, wrapped
 from vtop.draw.look import clean, load
 
 LOOK = load("dark")
@@ -28,7 +28,7 @@ def test_every_line_has_exactly_the_width(texts: list[str], width: int) -> None:
         items = [Phrase(at, ((text, "text"),)) for at, text in enumerate(texts)]
         assert cell_len(shown(phrases(look, width, items, items[:1]))) == width
         if width >= 10 and texts:
-            assert cell_len(shown(heading(look, width, texts[0], texts[-1]))) == width
+            assert cell_len(shown(heading(look, width, texts[0], texts[1:]))) == width
 
 
 @given(TEXT)
@@ -84,3 +84,33 @@ def test_a_table_leaves_out_whole_columns() -> None:
     rows = [[("TTFT", "text"), ("48.1 s", "number"), ("23", "dim")]]
     assert shown(table(LOOK, 20, columns, rows)[1]) == "TTFT    48.1 s    23"
     assert shown(table(LOOK, 15, columns, rows)[1]) == "TTFT    48.1 s "
+
+
+def test_a_heading_keeps_its_first_notes_longest() -> None:
+    notes = ("stands since 1:37", "last 1:37")
+    assert shown(heading(LOOK, 50, "KV", notes)) == "─ KV " + "─" * 13 + " stands since 1:37 · last 1:37 ─"
+    assert shown(heading(LOOK, 34, "KV", notes)) == "─ KV " + "─" * 9 + " stands since 1:37 ─"
+    assert shown(heading(LOOK, 20, "KV", notes)) == "─ KV " + "─" * 15
+
+
+@given(
+    st.lists(st.text("ab 1", min_size=1, max_size=30), min_size=1, max_size=5), st.integers(4, 60), st.integers(1, 4)
+)
+def test_wrapped_phrases_take_no_more_lines_than_they_may(texts: list[str], width: int, rows: int) -> None:
+    items = [Phrase(at, ((text, "text"),)) for at, text in enumerate(texts)]
+    laid = wrapped(LOOK, width, rows, items)
+    assert 1 <= len(laid) <= rows
+    whole = "".join(text for text in texts).replace(" ", "")
+    said = "".join(text for one in laid for text, _ in one).replace(" ", "").replace("·", "")
+    assert all(letter in whole for letter in said)
+    if sum(len(text) for text in texts) + 3 * len(texts) <= width:
+        assert laid[0] == [piece for item in items for piece in ((" · ", "dim"), *item.pieces)][1:]
+
+
+def test_phrases_are_wrapped_between_each_other_and_in_themselves_only_when_longer_than_a_line() -> None:
+    items = [Phrase(0, (("one two three", "mark"),)), Phrase(1, (("four", "text"), (" five", "dim")))]
+    assert wrapped(LOOK, 15, 2, items) == [[("one two three", "mark")], [("four", "text"), (" five", "dim")]]
+    assert wrapped(LOOK, 15, 1, items) == [[("one two three", "mark")]]
+    said = ["".join(text for text, _ in one) for one in wrapped(LOOK, 8, 2, items)]
+    assert said == ["one two", "three"], "the second phrase has no room"
+    assert wrapped(LOOK, 8, 1, items) == [[("one two three", "mark")]], "a line shortens what is left"

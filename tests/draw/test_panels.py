@@ -18,6 +18,7 @@ from vtop.draw.panels import PANELS, chart_columns
 from vtop.draw.rows import LEFT, left
 from vtop.draw.screen import BODY, KEYS, arrange, assembled, columns_for, drawn, screen
 from vtop.session.frame import Frame, Points
+from vtop.session.numbers import NUMBERS
 from vtop.session.started import StartedWith
 
 LOOKS = (looks.load("dark"), looks.load("light", ascii=True, colour=False), looks.load("ansi16"))
@@ -224,3 +225,56 @@ def test_a_chosen_panel_differs_without_colour() -> None:
         parts = dict(drawn(frames.overload(), *size, LOOKS[1], chosen="kv"))
         marked = {place.panel for place, lines in parts.items() if any(s.style and s.style.reverse for s in lines[0])}
         assert marked == {"kv"}
+
+
+KEY_LINES = {
+    80: "q quit  w why  ␣ pause  ← → scrub  + − zoom  m mark  r record  ? numbers",
+    46: "q quit  w why  ␣ pause  ← → scrub  ? numbers",
+    30: "q quit  w why  ? numbers",
+    120: KEYS,
+}
+
+
+@pytest.mark.parametrize("width", range(20, 130, 2))
+@pytest.mark.parametrize("look", LOOKS)
+def test_keys_drop_out_whole_and_the_way_out_stays(width: int, look: looks.Look) -> None:
+    last = text(screen(frames.overload(), width, 24, look)).splitlines()[-1].strip()
+    whole = {look.say(key) for key in KEYS.split("  ")} | {"? numbers"}
+    assert set(re.split(r"  +", last)) <= whole
+    assert last.startswith("q quit")
+    assert "?" in last
+    if width in KEY_LINES and not look.ascii:
+        assert last == KEY_LINES[width]
+    if width >= 80:
+        assert {key.split()[0] for key in re.split(r"  +", last)} >= set(look.say("q w + r ?").split())
+
+
+def test_the_two_means_of_ttft_say_whose_they_are() -> None:
+    shown = text(screen(frames.overload(columns_for(80)), 80, 24, LOOKS[0]))
+    assert re.search(r"TTFT +48\.8 s .* n 23 finished", shown)
+    assert re.search(r"TTFT +44\.9 s .* 31  first token", shown)
+
+
+def test_times_of_the_breakdown_end_in_one_column() -> None:
+    for panel in (draw("ttft", frames.overload(), 78, 8), draw("ttft", frames.overload(), 58, 8)):
+        found = [re.match(r"\D+[\d.]+ (s|ms) ", line) for line in panel.splitlines()[:5]]
+        assert [one.end() for one in found if one is not None] == [LEFT] * 5
+
+
+def test_the_mark_of_a_card_that_serves_is_explained_where_there_is_room() -> None:
+    assert "NVIDIA H200  ● serving" in draw("gpus", frames.overload(), 78, 6)
+    other = replace(frames.overload(), gpus=replace(frames.overload().gpus, cards=(frames.card(serving=False),)))
+    assert "○ not serving" in draw("gpus", other, 110, 6)
+    unknown = replace(other, gpus=replace(other.gpus, cards=(frames.card(serving=None),)))
+    assert "serving" not in draw("gpus", unknown, 110, 6)
+    assert any(number.name == "● ○" for number in NUMBERS if number.panel == "gpu")
+
+
+def test_recomputed_tokens_name_their_unit_where_there_is_room() -> None:
+    assert "6,981 tok a preemption" in draw("tokens", frames.overload(), 78, 12)
+    assert "6,981 a preemption" in draw("tokens", frames.overload(), 66, 12)
+    assert "6,981 a time" in draw("tokens", frames.overload(), 58, 12)
+
+
+def test_a_first_page_is_an_attachment() -> None:
+    assert re.search(r"0:00 ▶ attached · first page: 43\.9 KiB", draw("events", frames.overload(), 78, 6))

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from tests.session.made import Log, Server
+from vtop import shipped
 from vtop.engine.runs import RECORDED, TOLD, Run, read, runs
 from vtop.recording import Identity, Load, Request, Scrape, encode
 
@@ -309,3 +310,12 @@ def test_several_servers_or_engines_are_not_one_engine(path: Path, tmp_path: Pat
     log, server = Log(), Server(("0", "1"))
     busy(log, server)
     assert "2 engines" in why(written(log, tmp_path / "two.jsonl"))
+
+
+def test_what_finished_of_the_phase_before_is_none_of_this_ones() -> None:
+    """A second lay between 64 in flight and 16: pages counted the last 64 of the first when the second had begun."""
+    path = shipped.folder("recordings") / "sweep_batch1024.jsonl.gz"
+    first, second = runs(path)
+    assert first.observed.requests == len(first.load.asks) == 320
+    assert second.observed.requests == len(second.load.asks) - 16  # the page after its last round is not on record
+    assert second.observed.e2e_s == pytest.approx(1.655, abs=0.001)

@@ -70,7 +70,7 @@ def test_service_levels_are_a_finding() -> None:
 
 def test_the_next_step_is_a_flag_its_reason_and_the_commands_that_test_it() -> None:
     (step,) = steps(report_of("overload_loaded"))
-    assert step.flag == "a larger pool: --gpu-memory-utilization, --kv-cache-dtype fp8"
+    assert step.flag == "--gpu-memory-utilization or --kv-cache-dtype fp8"
     assert step.where == ("c=64",)
     assert step.commands == (
         "vllm serve … --kv-cache-dtype fp8",

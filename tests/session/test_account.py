@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
+from statistics import median
 
+import msgspec
 import pytest
 
-from tests.session.made import Log, Server, recorded
+from tests.session.made import RECORDINGS, Log, Server, fold, read, recorded
+from vtop.metrics.vllm import Quantity
 from vtop.recording import Load, Request
 from vtop.session.account import Lengths, _growth, _waste
 from vtop.session.analysis import KvAccount
@@ -229,3 +233,79 @@ def test_with_other_traffic_or_other_lengths_the_finished_requests_are_asked() -
     assert loaded(foreign=1).frame().account.lengths_from == "finished requests"
     assert loaded(output=(20, 80)).frame().account.lengths_from == "finished requests"
     assert loaded(output=(80, 80)).frame().account.lengths_from == "finished requests"  # they stop before
+
+
+def test_the_account_of_a_phase_knows_nothing_of_the_one_before() -> None:
+    """In the sweep's second phase 64 are in flight, where 16 were: at its first pages as at its last."""
+    session = recorded("repeat_first")
+    begin_s = session.load.phases[1].begin.t
+    server = session.servers[0]
+    for at_s in (begin_s + 1, begin_s + 4, 50.0, 60.0):
+        found = session.frame(at_s).account
+        running = server.total(Quantity.RUNNING)
+        assert running is not None
+        own = [
+            count
+            for page in range(server.visible(at_s))
+            if server.at_s[page] >= begin_s and (count := running.at(page))
+        ]
+        assert found.measured_residents == (median(own) if own else None), at_s
+        assert found.nominal is not None
+        assert found.nominal.concurrency == 64
+
+
+def test_a_load_changed_by_hand_is_accounted_since_then() -> None:
+    log, server = Log(), Server()
+    server.pool_tokens = 16_000
+    asked = Load(phase=0, state="begin", spec="", shape="closed", concurrency=10, input_tokens=(100, 100))
+    asked = msgspec.structs.replace(asked, output_tokens=(50, 50))
+    log.add(asked, 0.0)
+    for second in range(20):
+        more = 4 if second >= 12 else 1
+        server.engine.running, server.engine.kv = 10.0 * more, 0.08 * more
+        server.engine.finish(prompt=100, output=50)
+        log.page(second + 0.1, server)
+        log.add(Request(id=second, phase=0, sent_s=second, first_s=second + 0.05, end_s=second + 0.08), second + 0.2)
+        if second == 11:
+            log.add(msgspec.structs.replace(asked, state="change", concurrency=40), 11.5)
+    found = log.frame().account
+    assert found.lengths_from == "the load's spec"
+    assert found.nominal is not None
+    assert found.nominal.concurrency == found.measured_residents == 40
+    assert found.nominal.peak_error_ratio == pytest.approx(0.32 - 40 * 160 / 16_000)
+
+
+def test_who_only_watches_holds_no_peak_of_four_times_the_load_against_the_median() -> None:
+    """The same sweep seen by one who did not put it on: 16 run on most pages of the window, 64 on its last."""
+    (path,) = [path for path in RECORDINGS if path.name.startswith("repeat_first.")]
+    start, events = read(path)
+    session = fold(start, [event for event in events if not isinstance(event, Load | Request)])
+    before = session.frame(43.0).account
+    assert before.nominal is not None
+    assert (before.nominal.concurrency, before.measured_residents) == (16, 16)
+    for at_s in (48.0, 50.0, 55.0, 60.0):
+        found = session.frame(at_s).account
+        assert found.nominal is not None
+        assert found.nominal.concurrency > 50, at_s
+        assert found.effective is not None
+        assert abs(found.effective.peak_error_ratio or 1.0) < 0.25
+
+
+def test_a_load_of_another_s_that_comes_and_goes_by_chance_is_one_load() -> None:
+    noise = random.Random(5)
+
+    def arrives(second: int, server: Server) -> None:
+        steady(second, server)
+        server.engine.running, server.engine.waiting = 20 + noise.gauss(0, math.sqrt(20)), 0.0
+
+    found = ran(arrives, pages=120).frame().account
+    assert found.nominal is not None
+    assert found.nominal.concurrency == pytest.approx(20, abs=0.7)  # the median of all pages: 20 ± 0.5
+
+
+def test_a_load_of_another_s_that_drains_stays_one_load() -> None:
+    def drains(second: int, server: Server) -> None:
+        steady(second, server)
+        server.engine.running, server.engine.waiting = (12.0, 0.0) if second < 15 else (2.0, 0.0)
+
+    assert ran(drains).frame().account.measured_residents == 12

@@ -104,7 +104,7 @@ def test_a_frozen_server_grows_nothing_and_finishes_nothing() -> None:
     check(frame)
     assert frame.status.kind == "frozen"
     assert (frame.queueing.running, frame.queueing.waiting, frame.queueing.waiting_share) == (None, None, None)
-    assert frame.queueing.trend == "steady"
+    assert frame.queueing.trend is None
     assert (frame.account.growth_tokens_per_s, frame.account.full_in_s) == (0, None)
     assert frame.account.measured_residents == 8
 

@@ -7,7 +7,7 @@ import math
 import msgspec
 import pytest
 
-from tests.session.made import Server
+from tests.session.made import Server, recorded
 from vtop.metrics.page import Folder
 from vtop.recording import Host, Load, Request, Start, Target, decode, encode
 from vtop.session.frame import LoadPart, Quantiles
@@ -242,3 +242,61 @@ def test_a_spread_is_exact_to_the_microsecond() -> None:
     assert spread.quantiles((0.5,)) == [3e-6]
     assert spread.quantiles((1.0,), however_few=True) == [1e-3]
     assert spread.mean_s == pytest.approx(202e-6)
+
+
+# --- how far it is, and how it ended ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [1 / 3, 2 / 3])
+def test_the_time_left_of_long_requests_counts_those_under_way_as_half_done(share: float) -> None:
+    """Of 128 requests that take 25 s each behind a queue of 50, 35 are done after a third of the time."""
+    session = recorded("overload_seqs12")
+    phase = session.load.phases[0]
+    begin_s, end_s = phase.begin.t, phase.changes[-1].t
+    at_s = begin_s + share * (end_s - begin_s)
+    found = session.frame(at_s).load
+    assert found is not None
+    assert found.left_s == pytest.approx(end_s - at_s, rel=0.2)
+
+
+@pytest.mark.parametrize(("name", "phase"), [("repeat_first", 0), ("repeat_first", 1), ("sweep", 0), ("sweep", 3)])
+def test_the_time_left_of_short_requests_is_right_too(name: str, phase: int) -> None:
+    history = recorded(name).load
+    begin_s, end_s = history.phases[phase].begin.t, history.phases[phase].changes[-1].t
+    for share in (1 / 3, 2 / 3):
+        at_s = begin_s + share * (end_s - begin_s)
+        found = history.part_of(phase, at_s)
+        assert found is not None
+        assert found.left_s == pytest.approx(end_s - at_s, rel=0.2)
+
+
+def test_before_a_request_is_done_nobody_knows_how_long_they_take() -> None:
+    found = part(load(1, "begin", requests=10), sent(2.0, 0, due_s=2.0), at=3.0)
+    assert (found.left_s, found.progress_ratio) == (None, 0.0)
+
+
+def test_a_phase_that_ended_in_failures_says_how_many_and_why() -> None:
+    """The engine was killed under 44 requests; each stream ended with an error in it."""
+    session = recorded("killed")
+    said = [one.text for one in session.happenings(1e9) if one.kind == "phase" and "ended" in one.text]
+    assert said == ["phase 1 ended: done", "phase 2 ended: done · 44 of 91 failed"]
+    found = session.frame(100.0).load
+    assert found is not None
+    assert (found.done, found.failed, found.unfinished) == (47, 44, 0)
+    assert found.failed_detail == "EngineCore encountered an issue. See stack trace (above) for the root cause."
+
+
+def test_what_failed_requests_say_is_that_of_the_most_frequent_error_on_one_line() -> None:
+    once = msgspec.structs.replace(failed(5.0, 1, "connect"), detail="refused")
+    often = [
+        msgspec.structs.replace(failed(6.0, k, "http_status"), detail=None if k == 2 else f"no\n room {k} " + "x" * 200)
+        for k in (2, 3, 4)
+    ]
+    found = part(load(1, "begin"), once, *often)
+    assert found.failed_detail is not None
+    assert found.failed_detail.startswith("no room 3 xxx")
+    assert len(found.failed_detail) == 120
+    assert found.failed_detail.endswith("…")
+    assert part(load(1, "begin"), once).failed_detail == "refused"
+    assert part(load(1, "begin"), failed(5.0, 1, "connect")).failed_detail is None
+    assert part(load(1, "begin")).failed_detail is None

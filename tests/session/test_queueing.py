@@ -134,7 +134,8 @@ def test_a_server_that_fell_silent_is_not_in_the_law() -> None:
 
 def waits(of: Callable[[int], float]) -> Step:
     def step(second: int, server: Server) -> None:
-        server.engine.waiting = of(second)
+        server.engine.running, server.engine.waiting = 1.0, of(second)
+        server.engine.count(generation_tokens=10)
 
     return step
 
@@ -168,6 +169,28 @@ def test_a_growth_of_nothing_to_speak_of_is_steady() -> None:
 
 def test_a_step_that_is_over_is_no_growth() -> None:
     assert queueing(waits(lambda second: 50.0 * (second > 20) + second % 2)).trend == "steady"
+
+
+def test_where_nothing_runs_or_waits_any_more_no_trend_is_said() -> None:
+    """The overload at the end of its recording: all 128 are done, the queue of an hour's window fell to 0."""
+    session = recorded("overload_seqs12")
+    found = session.frame(session.end_s, View(window_s=3600.0))
+    assert (found.requests.running.now, found.requests.waiting.now) == (0, 0)
+    assert (found.queueing.trend, found.queueing.slope_per_s) == (None, None)
+    assert session.frame(190.0, View(window_s=3600.0)).queueing.trend == "draining"
+
+
+def test_in_a_server_that_answers_no_more_no_trend_is_said() -> None:
+    session = recorded("killed")
+    assert session.frame(90.0).queueing.trend == "steady"
+    found = session.frame(106.0)
+    assert (found.status.kind, found.requests.waiting.now) == ("down", 33)
+    assert found.queueing.trend is None
+
+
+def test_a_window_that_is_over_keeps_the_trend_it_had() -> None:
+    session = recorded("overload_seqs12")
+    assert session.frame(session.end_s, View(window_s=3600.0, whole=True)).queueing.trend == "draining"
 
 
 def test_a_few_pages_tell_no_trend() -> None:

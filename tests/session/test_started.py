@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.session.made import Log, Server, card, fold
+from tests.session.made import Log, Server, card, fold, recorded
 from vtop.cli.simulate import simulate
 from vtop.recording import Gpu, GpuReading, Identity, decode, encode
 from vtop.recording.cut import cut
 from vtop.session.frame import Frame
-from vtop.session.started import SIMULATED, StartedWith, started_with
+from vtop.session.started import SIMULATED, StartedWith, changed, started_with
 
 GIB = 2**30
 H200 = GpuReading(index=0, uuid="GPU-0", name="NVIDIA H200", mem_total_bytes=140 * GIB, serving=True)
@@ -73,9 +73,21 @@ def test_a_restart_with_other_flags_is_an_event_and_the_seats_before_it_stay_wha
     assert known(session.frame(1.5)).max_num_seqs == 128
     assert known(session.frame(4.5)).max_num_seqs == 10
     said = [one.text for one in session.happenings(session.end_s) if one.kind == "flags"]
-    assert said == [
-        "started anew with --max-num-seqs 10 (was 128), --enforce-eager (new), without --no-enable-prefix-caching"
-    ]
+    assert said == ["--max-num-seqs 128 → 10", "new --enforce-eager", "without --no-enable-prefix-caching"]
+
+
+def test_every_flag_that_changed_is_an_event_of_its_own_that_fits_on_a_line() -> None:
+    said = [one.text for one in recorded("killed").happenings(1e9) if one.kind == "flags"]
+    assert said == ["--max-num-seqs 128 → 48", "new --max-num-batched-tokens 2048"]
+
+
+def test_a_switch_that_changed_says_on_and_off() -> None:
+    before, now = identity(enable_prefix_caching=True), identity(enable_prefix_caching=False)
+    assert changed(before, now) == ("--enable-prefix-caching on → off",)
+    assert changed(now, identity(command="python -m vllm", enable_prefix_caching=False)) == (
+        "vllm serve → python -m vllm",
+    )
+    assert changed(Identity(server=0), now) == ()
 
 
 def test_the_same_flags_after_an_outage_are_no_event() -> None:
@@ -157,6 +169,31 @@ def test_without_a_card_of_the_server_there_is_no_default() -> None:
     found = known(log.frame())
     assert (found.max_num_seqs, found.max_num_batched_tokens) == (1024, 8192)
     assert found.defaults == ("max-num-seqs", "max-num-batched-tokens")
+
+
+def test_a_process_once_seen_on_a_card_stays_on_it_for_as_long_as_it_lives() -> None:
+    log, server = Log(), Server()
+    log.page(0.0, server)
+    log.add(identity(), 0.1)
+    log.gpu(0.2, H200)
+    log.gpu(1.0, msgspec.structs.replace(H200, serving=None))
+    log.page(1.0, server)
+    assert known(log.frame()).max_num_batched_tokens == 8192
+    log.outage(2.0)
+    assert known(log.frame()).max_num_batched_tokens == 8192
+    server.restart()
+    log.page(3.0, server)
+    log.add(identity(), 3.1)
+    assert known(log.frame()).max_num_batched_tokens is None  # another process: nobody has seen it on a card
+    log.gpu(4.0, H200)
+    assert known(log.frame()).max_num_batched_tokens == 8192
+
+
+def test_the_budget_of_a_server_that_was_killed_stays_known_through_the_outage() -> None:
+    session = recorded("killed")
+    for at_s in (1.0, 63.0, 97.0, 100.0, 180.0):
+        assert known(session.frame(at_s)).max_num_batched_tokens == 8192, at_s
+    assert known(session.frame(193.0)).max_num_batched_tokens == 2048
 
 
 def test_the_simulated_servers_defaults_are_its_options() -> None:

@@ -9,9 +9,11 @@ import pytest
 
 from tests.session.made import RECORDINGS, SMALL, Log, Server, card, fold, read
 from vtop.recording import Host, Load, Request
+from vtop.session import hint
 from vtop.session.analysis import Verdict
 from vtop.session.frame import View
 from vtop.session.session import Session
+from vtop.session.started import FlagValue
 from vtop.session.verdict import TITLES
 
 POOL = 'vllm:cache_config_info{engine="0",block_size="16",num_gpu_blocks="625",kv_cache_size_tokens="10000"} 1.0\n'
@@ -58,8 +60,10 @@ def test_in_the_overload_the_pool_binds_and_a_larger_one_is_what_to_try() -> Non
     assert "37 preemptions in " in found.sentence
     assert "asked for 6.0 × the pool" in found.sentence
     assert found.flag is not None
-    assert found.flag.startswith("a larger pool")  # fewer seats were tried there, and cost more than preemptions did
+    # fewer seats were tried there, and cost more than preemptions did
+    assert found.flag == "--gpu-memory-utilization or --kv-cache-dtype fp8"
     assert found.why is not None
+    assert found.why.startswith("in a larger pool")
     assert "recomputing takes only 3." in found.why
 
 
@@ -286,3 +290,64 @@ def test_no_verdict_lacks_its_title_or_its_evidence() -> None:
             assert found.limit in TITLES
             assert found.evidence
             assert (found.flag is None) == (found.why is None)
+
+
+# --- what to try, by the flags on record ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "flag", "command"),
+    [
+        ({}, "--gpu-memory-utilization or --kv-cache-dtype fp8", "--kv-cache-dtype fp8"),
+        ({"num-gpu-blocks-override": 5431}, "--num-gpu-blocks-override above 5431, or without", None),
+        ({"kv-cache-memory-bytes": 4982161408}, "--kv-cache-memory-bytes above 4982161408, or without", None),
+        ({"gpu-memory-utilization": 0.95}, "--kv-cache-dtype fp8", "--kv-cache-dtype fp8"),
+        ({"kv-cache-dtype": "fp8_e5m2"}, "--gpu-memory-utilization", "--gpu-memory-utilization 0.95"),
+        (
+            {"kv-cache-dtype": "fp8", "gpu-memory-utilization": 0.97, "tensor-parallel-size": 2},
+            "--tensor-parallel-size 4",
+            "--tensor-parallel-size 4",
+        ),
+    ],
+)
+def test_a_larger_pool_is_had_by_what_holds_it_small(flags: dict[str, FlagValue], flag: str, command: str) -> None:
+    found = hint.larger_pool(flags)
+    assert found.flag == flag
+    assert len("try " + found.flag) <= 60
+    fixed = next(iter(flags), "")
+    assert found.command == f"vllm serve … {command or f'without --{fixed}'}"
+
+
+def test_a_pool_that_is_cut_by_a_flag_on_record_is_not_helped_by_more_memory() -> None:
+    found = recorded("killed").frame(63.0).verdict
+    assert (found.limit, found.flag) == ("kv", "--num-gpu-blocks-override above 5431, or without")
+
+
+def test_a_hint_names_another_value_than_the_one_on_record() -> None:
+    assert hint.more_api_servers({}).flag == "--api-server-count 2"
+    assert hint.more_api_servers({"api-server-count": 4}).flag == "--api-server-count 8"
+    assert hint.other_budget(None).command == "vllm serve … --max-num-batched-tokens 2048"
+    assert hint.other_budget(8192).command == "vllm serve … --max-num-batched-tokens 16384"
+
+
+def test_seats_to_try_are_those_of_one_engine() -> None:
+    log, server = Log(), Server("01")
+    for second in range(40):
+        for engine in server.engines.values():
+            engine.running, engine.waiting, engine.kv = 16, 40, 0.2
+            engine.count(generation_tokens=100)
+        log.page(float(second), server)
+    found = log.frame().verdict
+    assert (found.evidence[0], found.flag) == ("running stands at 32", "--max-num-seqs 32")
+
+
+def test_the_server_under_pressure_is_named_where_another_never_answered() -> None:
+    log, server = Log(servers=2), Server()
+    for second in range(40):
+        server.engine.running, server.engine.waiting, server.engine.kv = 16, 40, 0.31
+        server.engine.count(generation_tokens=100)
+        log.page(float(second), server, server=1)
+        log.outage(float(second))
+    frame = log.frame()
+    assert frame.pressure is not None
+    assert frame.pressure.server == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vtop.errors import VtopError
-from vtop.recording import End, Host, Start, Target
+from vtop.recording import End, Host, Identity, Outage, Start, Target
 from vtop.recording.events import AnyEvent
 from vtop.sources import host
 from vtop.sources.attach import Attachment, struck_out
@@ -43,6 +43,19 @@ def test_a_session_tells_of_the_machine_until_it_ends(monkeypatch: pytest.Monkey
     assert isinstance(first, Host)
     assert first.vtop_cpu_ratio is not None
     assert isinstance(end, End)
+
+
+def test_whoever_answers_anew_has_its_cards_looked_up_anew() -> None:
+    asked = []
+    attachment = Attachment([Target(url="http://localhost:1")], [Access()])
+    assert attachment.cards is not None
+    attachment.cards.look_again = lambda: asked.append(1)  # type: ignore[method-assign]
+    source = attachment.servers[0]
+    source._append(Outage(server=0, at_s=0.0, took_s=0.0, reason="refused"))
+    assert not asked
+    source._append(Identity(server=0, version="0.26.0"))
+    assert asked == [1]
+    attachment.stop("quit")
 
 
 @pytest.mark.parametrize(

@@ -475,6 +475,15 @@ def test_processes_are_not_listed_for_an_unknown_server_and_pids_are_asked_for_e
     assert bench.pid_calls == 3
 
 
+def test_a_server_that_appears_has_its_processes_asked_for_at_once() -> None:
+    bench = Bench(StandIn(h200("GPU-a")))
+    for second in range(20):
+        if second == 7:
+            bench.source.look_again()
+        bench.at(second)
+    assert bench.pid_calls == 2
+
+
 def test_a_reading_says_when_it_began_and_how_long_it_took() -> None:
     nvml = StandIn(h200("GPU-a"), h200("GPU-b"))
     bench = Bench(nvml)

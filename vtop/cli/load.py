@@ -165,11 +165,12 @@ def load(words: tuple[str, ...], **asked: Any) -> None:
     sys.exit(_run(conductor, recording, attachment.stop, "the load is done", write))
 
 
-class _Pages:
-    """The server's pages beside a load: the one after its end tells what finished last, so it is waited for a while."""
+class LastPage:
+    """The server's pages beside a load: the one after its last phase tells what finished last, so it is waited for."""
 
     def __init__(self, interval_s: float) -> None:
-        self._left_s = 2.5 * interval_s + 1.0
+        self._patience_s = 2.5 * interval_s + 1.0
+        self._left_s = 0.0
         self._scraped = False
         self._ended_s: float | None = None
 
@@ -182,7 +183,7 @@ class _Pages:
                 if self._ended_s is not None and event.at_s >= self._ended_s:
                     self._left_s = 0.0
             elif isinstance(event, Load) and event.state == "end":
-                self._ended_s = event.t
+                self._ended_s, self._left_s = event.t, self._patience_s
 
     def wanted(self) -> bool:
         """Whether to wait 50 ms more."""
@@ -213,7 +214,7 @@ def _run(
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stopped)
-    talk, pages = _Talk(recording), _Pages(recording.start.interval_s)
+    talk, pages = _Talk(recording), LastPage(recording.start.interval_s)
     left_s = END_S
     try:
         conductor.start()

@@ -97,8 +97,9 @@ class Stairs(NamedTuple):
     risen: str  # over what is visible
 
 
-def stairs(counted: Points, risen: Points, height: int, glyphs: Glyphs = UNICODE) -> Stairs:
-    """A counter that only grows, from its value at the left edge. `risen` is by how much in each column."""
+def stairs(counted: Points, risen: Points, height: int, glyphs: Glyphs = UNICODE, now: float | None = None) -> Stairs:
+    """A counter that only grows, from its value at the left edge. `risen` is by how much in each column; `now` is what
+    it has come to since the last column, which the scale has room for."""
     known = [(at, value) for at, value in enumerate(counted) if value is not None]
     ticks = "".join(glyphs.tick if rise and rise > 0 else " " for rise in risen)
     if not known:
@@ -106,7 +107,7 @@ def stairs(counted: Points, risen: Points, height: int, glyphs: Glyphs = UNICODE
     first_at, first = known[0]
     floor = first - (risen[first_at] or 0 if first_at < len(risen) else 0)
     above = tuple(None if value is None else value - floor for value in counted)
-    rise = known[-1][1] - floor
+    rise = max(known[-1][1], now if now is not None else 0.0) - floor
     rows = spark(above, max(1.0, rise), height, glyphs)
     return Stairs(rows, ticks, units.count(known[-1][1]), f"+{units.count(rise)}")
 
@@ -194,8 +195,10 @@ _STEPS_S: Final = (
 )  # fmt: skip
 
 
-def axis(charts: Charts, width: int, signs: Mapping[str, str] = UNICODE.signs, rule: str = "─") -> Runs:
-    """The time axis of every chart above it: how long ago, marks in their columns, and "now" at the right end.
+def axis(
+    charts: Charts, width: int, signs: Mapping[str, str] = UNICODE.signs, rule: str = "─", end: str = "now"
+) -> Runs:
+    """The time axis of every chart above it: how long before its `end`, and marks in their columns.
 
     A label begins in the column that it is about, and is left out where it would meet another or a mark.
     """
@@ -216,7 +219,7 @@ def axis(charts: Charts, width: int, signs: Mapping[str, str] = UNICODE.signs, r
                 cells[cell] = (character, "dim")
                 taken[cell] = True
 
-    write(width - 3, "now")
+    write(width - len(end), end)
     if charts.column_s > 0:
         span_s = charts.column_s * width
         room = len(units.clock(-span_s)) + 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vtop import units
 from vtop.draw import chart
-from vtop.draw.lines import Line, Phrase, blank, line, phrases
+from vtop.draw.lines import Line, Phrase, blank, either, line, padded, phrases, shorten
 from vtop.draw.look import Look
 from vtop.draw.rows import (
     LEFT,
@@ -38,7 +38,7 @@ def requests(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
         return [phrases(look, width, shown)]
 
     def gauge(label: str, now: Gauge, points: Points, rows: int) -> list[Line]:
-        maximum = chart.nice_maximum(points, 10)
+        maximum = chart.nice_maximum((*points, now.now), 10)  # a column is drawn once it is over
         said = (("median", now.median), ("high", now.high), ("low", now.low))
         beside = [(word, units.short_count(value)) for word, value in said]
         head, drawn = left(label, units.short_count(now.now)), sparked(look, width, rows, points, (maximum, label))
@@ -49,7 +49,7 @@ def requests(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     counted = chart.in_columns(charts.preemptions, columns)
 
     def preemptions(rows: int) -> list[Line]:
-        steps = chart.stairs(counted, risen, rows, look.glyphs)
+        steps = chart.stairs(counted, risen, rows, look.glyphs, total)
         shown = chart.shaded(steps.rows, "preemption")
         beside = (("total", units.short_count(frame.preemption.count.in_window)),)
         head = left("preempt", units.short_count(total))
@@ -75,7 +75,7 @@ def _finished(frame: Frame, width: int, look: Look) -> Line:
     asked = frame.requests
     shown = [
         Phrase(0, (("finished ", "dim"), (units.count(asked.finished.in_window), "number"))),
-        Phrase(1, ((f"{units.number(asked.finished.per_s)} /s", "dim"),)),
+        Phrase(1, ((f"{units.number(asked.finished.per_s)} /s{_over(asked.finished, frame.window_s)}", "dim"),)),
     ]
     for reason, n in asked.finished_by_reason:
         role = "bad" if reason == "error" and n else "dim"
@@ -86,6 +86,12 @@ def _finished(frame: Frame, width: int, look: Look) -> Line:
         if n:
             shown.append(Phrase(3, ((f"waiting for {reason} {units.count(n)}", "dim"),)))
     return phrases(look, width, shown)
+
+
+def _over(of: Count, window_s: float) -> str:
+    """The time that a rate is about, where that is not the window: while a server was down nothing was counted."""
+    counted_s = of.in_window / of.per_s if of.in_window and of.per_s else window_s
+    return f" over {units.span(counted_s)}" if counted_s < 0.95 * window_s else ""
 
 
 def kv(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
@@ -119,11 +125,17 @@ def _account(frame: Frame, width: int, look: Look) -> Line:
         Phrase(0, (used, (f" of {units.count(cache.pool_tokens)} tok", "dim"))),
         Phrase(1, (("room ", "dim"), (at_least + units.count(cache.room_tokens), "number"))),
     ]
-    if frame.account.full_in_s is not None and (cache.used.now or 0.0) >= FILLING:
-        shown.append(Phrase(2, (("full in ", "dim"), (f"≈ {units.seconds(frame.account.full_in_s)}", "text"))))
+    if (full_in_s := filling(frame)) is not None:
+        shown.append(Phrase(2, (("full in ", "dim"), (f"≈ {units.seconds(full_in_s)}", "text"))))
     if len(frame.engines) > 1:
         shown.append(Phrase(3, (("mean of engines ", "dim"), (units.percent(cache.mean_used_ratio), "text"))))
     return phrases(look, width, shown)
+
+
+def filling(frame: Frame) -> float | None:
+    """Seconds until the pool is full, where that is to be said: of a pool nearly full, by a page that is not old."""
+    near = frame.status.fresh and (frame.kv.used.now or 0.0) >= FILLING
+    return frame.account.full_in_s if near else None
 
 
 def _expected(frame: Frame, width: int, look: Look) -> Line:
@@ -164,7 +176,7 @@ def tokens(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     look, charts, step = seen(frame, look), frame.charts, frame.iteration
 
     def rate(label: str, role: str, tokens: Count, points: Points, rows: int) -> list[Line]:
-        maximum = chart.nice_maximum(points, 100)
+        maximum = chart.nice_maximum((*points, tokens.per_s), 100)
         head = left(label, units.short(tokens.per_s), unit="/s")
         drawn = sparked(look, width, rows, points, (maximum, role))
         beside = (("total", units.short_count(tokens.in_window)),)
@@ -211,9 +223,11 @@ def _recomputed(frame: Frame, width: int, look: Look) -> Line:
     shown = [Phrase(0, (("recomputed ", "dim"), (about + units.count(found.since_start), "number")))]
     if found.since_start_ratio is not None:
         shown.append(Phrase(1, ((f"{units.percent(found.since_start_ratio)} over the least", "text"),)))
-    if found.per_preemption is not None:
-        shown.append(Phrase(2, ((f"{units.count(found.per_preemption)} a time", "dim"),)))
-    return phrases(look, width, shown)
+    if found.per_preemption is None:
+        return phrases(look, width, shown)
+    each = units.count(found.per_preemption)
+    words = (f"{each} tok a preemption", f"{each} a preemption", f"{each} a time")
+    return phrases(look, width, either(look, width, *([*shown, Phrase(2, ((said, "dim"),))] for said in words)))
 
 
 def _prefix(frame: Frame, width: int, look: Look) -> Line:
@@ -236,8 +250,13 @@ def _prefix(frame: Frame, width: int, look: Look) -> Line:
     return phrases(look, width, shown)
 
 
-def axis(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
-    """The one time axis of the charts above it."""
-    runs = chart.axis(frame.charts, chart_columns(width), look.glyphs.signs, look.glyphs.rule)
-    ends = line(look, width, (" " * LEFT, "dim"), *runs, right(width, ""))
+def axis(frame: Frame, width: int, height: int, look: Look, before: str = "") -> list[Line]:
+    """The one time axis of the charts above it. It ends now; at an instant of the session where there is no news.
+
+    Before it stands what is to be said of all of them, where they have no headings to say it."""
+    end = "now" if frame.status.fresh else units.clock(frame.charts.end_s)
+    runs = chart.axis(frame.charts, chart_columns(width), look.glyphs.signs, look.glyphs.rule, end)
+    ends = line(
+        look, width, (padded(shorten(before, LEFT - 1, look.glyphs.ellipsis), LEFT), "warn"), *runs, right(width, "")
+    )
     return [ends] + [blank(look, width)] * (height - 1)

@@ -89,6 +89,75 @@ def fitting(look: Look, width: int, items: Sequence[Phrase], between: str = " ·
     return _joined(items, kept, 0, between)
 
 
+def either(look: Look, width: int, *forms: Sequence[Phrase]) -> Sequence[Phrase]:
+    """The first of several ways to say a line that fits whole; the last when none does."""
+    return next((items for items in forms if fits(look, width, items)), forms[-1])
+
+
+def fits(look: Look, width: int, items: Sequence[Phrase], between: str = " · ") -> bool:
+    """Whether all of the phrases have room side by side."""
+    sizes = [sum(width_of(look.say(text)) for text, _ in item.pieces) for item in items]
+    return sum(sizes) + width_of(look.say(between)) * (len(sizes) - 1) <= width
+
+
+def side_by_side(items: Sequence[Phrase], between: str = " · ") -> list[Piece]:
+    """The pieces of all of the phrases."""
+    return _joined(items, set(range(len(items))), 0, between)
+
+
+def wrapped(look: Look, width: int, rows: int, items: Sequence[Phrase], between: str = " · ") -> list[list[Piece]]:
+    """The phrases in at most so many lines: broken between phrases, and in one only where it is longer than a line.
+    Whole phrases go, the least important first, until the rest fits; what is left of the last one `line` shortens."""
+    kept = set(range(len(items)))
+    order = sorted(kept, key=lambda at: (-items[at].rank, -at))
+    while True:
+        laid = _laid(look, width, [items[at] for at in sorted(kept)], between)
+        if len(laid) <= rows:
+            return laid
+        if len(kept) < 2:
+            rest = [piece for one in laid[rows - 1 :] for piece in (*one, (" ", "dim"))]
+            return [*laid[: rows - 1], _merged(rest[:-1])]
+        kept.discard(order.pop(0))
+
+
+def _merged(pieces: Sequence[Piece]) -> list[Piece]:
+    merged: list[Piece] = []
+    for text, role in pieces:
+        if merged and (merged[-1][1] == role or not text.strip()):
+            merged[-1] = (merged[-1][0] + text, merged[-1][1])
+        else:
+            merged.append((text, role))
+    return merged
+
+
+def _laid(look: Look, width: int, items: Sequence[Phrase], between: str) -> list[list[Piece]]:
+    """The phrases one after another, in as many lines as they take."""
+    laid: list[list[Piece]] = [[]]
+    used, gap = 0, width_of(look.say(between))
+    for item in items:
+        size = sum(width_of(look.say(text)) for text, _ in item.pieces)
+        if laid[-1] and used + gap + size <= width:
+            laid[-1] += [(between, "dim"), *item.pieces]
+            used += gap + size
+            continue
+        if laid[-1]:
+            laid.append([])
+        if size <= width:
+            laid[-1] += item.pieces
+            used = size
+            continue
+        used = 0
+        for text, role in item.pieces:
+            for word in re.findall(r" *[^ ]+ *$| *[^ ]+", text):
+                if laid[-1] and used + width_of(look.say(word)) > width:
+                    laid.append([])
+                    used = 0
+                shown = word if laid[-1] else word.lstrip()
+                laid[-1].append((shown, role))
+                used += width_of(look.say(shown))
+    return laid
+
+
 def _needed(kept: set[int], sizes: Sequence[int], lefts: int, gap: int) -> int:
     left, right = [at for at in kept if at < lefts], [at for at in kept if at >= lefts]
     cells = sum(sizes[at] for at in kept) + gap * max(0, len(left) - 1) + 2 * max(0, len(right) - 1)
@@ -140,13 +209,19 @@ class Column(NamedTuple):
     rank: int = 0
 
 
+def kept_of(columns: Sequence[Column], width: int) -> list[int]:
+    """Which of the columns a table of this width has."""
+    kept = list(range(len(columns)))
+    while len(kept) > 1 and sum(columns[at].width + 2 for at in kept) - 2 > width:
+        kept.remove(max(kept, key=lambda at: (columns[at].rank, at)))
+    return kept
+
+
 def table(
     look: Look, width: int, columns: Sequence[Column], rows: Iterable[Sequence[Piece]], titles: bool = True
 ) -> list[Line]:
     """One line of titles and one a row, in columns two cells apart; the last column takes what room is left."""
-    kept = list(range(len(columns)))
-    while len(kept) > 1 and sum(columns[at].width + 2 for at in kept) - 2 > width:
-        kept.remove(max(kept, key=lambda at: (columns[at].rank, at)))
+    kept = kept_of(columns, width)
     lines = [line(look, width, *_cells(look, columns, kept, [(c.title, "dim") for c in columns]))] if titles else []
     return lines + [line(look, width, *_cells(look, columns, kept, row)) for row in rows]
 
@@ -160,12 +235,15 @@ def _cells(look: Look, columns: Sequence[Column], kept: Sequence[int], row: Sequ
         yield (shown if at == kept[-1] else shown + "  ", role)
 
 
-def heading(look: Look, width: int, title: str, note: str = "") -> Line:
-    """A rule with a title in it, and a note near its end when there is room."""
+def heading(look: Look, width: int, title: str, notes: Sequence[str] = ()) -> Line:
+    """A rule with a title in it, and near its end as many notes, from the first on, as there is room for."""
     rule = look.glyphs.rule
     title = shorten(look.say(title), max(0, width - 4), look.glyphs.ellipsis)
-    note = look.say(note)
-    if note and width_of(title) + width_of(note) + 8 > width:
+    note = ""
+    for upto in range(len(notes), 0, -1):
+        note = look.say(" · ".join(notes[:upto]))
+        if width_of(title) + width_of(note) + 8 <= width:
+            break
         note = ""
     used = width_of(title) + 3 + (width_of(note) + 3 if note else 0)
     pieces: list[Piece] = [(rule + " ", "border"), (title, "title"), (" " + rule * (width - used), "border")]

@@ -6,11 +6,12 @@ import math
 
 from vtop import units
 from vtop.draw import chart
-from vtop.draw.lines import Column, Line, Phrase, Piece, line, phrases, table, width_of
+from vtop.draw.lines import Column, Line, Phrase, Piece, either, kept_of, line, phrases, table, width_of
 from vtop.draw.look import Look
-from vtop.draw.rows import Block, fixed, seen, stacked
+from vtop.draw.rows import Block, fixed, stacked
 from vtop.session.frame import Frame, LoadPart, Quantiles
 
+INFINITE = "∞"  # longer than everything: what a request that failed or was broken off counts as
 _TABLE = (
     Column("", 9, right=False),
     Column("mean", 9),
@@ -24,19 +25,21 @@ _TABLE = (
 
 def load(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     """The phase that runs, or the last one that ran."""
-    look, part = seen(frame, look), frame.load
+    part = frame.load  # vtop's own: never as old as what the server says
     if part is None:
         return stacked(look, width, height, [fixed(0, [line(look, width, ("no load: vtop --load c=64", "dim"))])])
     blocks = [
         fixed(0, [_aim(part, width, look)]),
         fixed(1, [_progress(part, width, look)]),
         fixed(3, [_counts(part, width, look)]),
-        fixed(5, [_client(part, width, look)]),
     ]
+    if part.failed_detail is not None and part.failed_by_class:
+        blocks.append(fixed(2, [_failure(part, width, look)]))
+    blocks.append(fixed(6, [_client(part, width, look)]))
     if part.slo is not None and part.slo.judged:
-        blocks.append(fixed(4, [_slo(part, width, look)]))
+        blocks.append(fixed(5, [_slo(part, width, look)]))
     rows = _rows(part)
-    blocks.append(Block(2, lambda lines: table(look, width, _TABLE, rows[: lines - 1]), 2, len(rows) + 1))
+    blocks.append(Block(4, lambda lines: table(look, width, _TABLE, rows[: lines - 1]), 2, len(rows) + 1))
     return stacked(look, width, height, blocks)
 
 
@@ -49,27 +52,53 @@ def _aim(part: LoadPart, width: int, look: Look) -> Line:
     else:
         now = (
             (units.number(part.sent_per_s), "number"),
-            (f" of {units.number(part.rate_per_s)} requests/s", "dim"),
+            (f" of {units.plain(part.rate_per_s)} requests/s", "dim"),
         )
     ended = part.state == "ended"
-    shown = [
-        Phrase(0, ((f"ended: {part.reason or 'done'}", "dim"),) if ended else now),
-        Phrase(1, ((part.spec, "text"),)),
-    ]
-    if not ended and part.shape == "open":
+    spec = Phrase(1, ((part.spec, "text"),))
+    if ended:
+        return phrases(look, width, either(look, width, *([Phrase(0, end), spec] for end in _ends(part))))
+    shown = [Phrase(0, now), spec]
+    if part.shape == "open":
         shown.append(Phrase(2, ((f"{units.count(part.in_flight)} in flight", "dim"),)))
-    if not ended:
-        shown.append(Phrase(3, ((f"{units.count(part.answering)} answering", "dim"),)))
+    shown.append(Phrase(3, ((f"{units.count(part.answering)} answering", "dim"),)))
     return phrases(look, width, shown)
 
 
+def _ends(part: LoadPart) -> list[tuple[Piece, ...]]:
+    """That it is over, why where that was not the plan, and whether it went well: at length, and shorter."""
+    over = f"ended: {part.reason}" if part.reason not in (None, "done") else "ended"
+    if not part.failed:
+        return [((over, "dim"),)]
+    failed = units.count(part.failed)
+    words = (f"{failed} of {units.count(_ended(part))} failed", f"{failed} failed")
+    return [((f"{over} · ", "dim"), (said, "bad")) for said in words]
+
+
+def _ended(part: LoadPart) -> int:
+    """Requests that are over, however they ended."""
+    return part.done + part.failed + part.unfinished
+
+
+def _draining(part: LoadPart) -> bool:
+    """Whether nothing is sent any more, and only what is under way is waited for."""
+    sent_all = part.planned is not None and part.sent >= part.planned
+    return part.state == "running" and part.in_flight > 0 and (sent_all or part.left_s == 0)
+
+
 def _progress(part: LoadPart, width: int, look: Look) -> Line:
-    done = units.count(part.done + part.failed + part.unfinished)
-    of = f" {done} of {units.count(part.planned)}" if part.planned else f" {done} done"
-    left = f" · {units.clock(part.left_s)} left" if part.left_s and part.state == "running" else ""
-    said = of + left
+    """How much has ended: of the requests planned, or of the time; while the last are waited for, of those sent."""
+    ended, draining = _ended(part), _draining(part)
+    of = part.planned or (part.sent if draining else None)
+    said = f" {units.count(ended)}" + (f" of {units.count(of)}" if of else "") + " ended"
+    ratio = part.progress_ratio or 0.0
+    if draining:
+        ratio = ended / of if of else 0.0
+        said += " · draining"
+    if part.left_s and part.state == "running":
+        said += f" · {units.clock(part.left_s)} left"
     room = max(0, width - width_of(look.say(said)))
-    cells = round((part.progress_ratio or 0.0) * room)
+    cells = round(min(1.0, ratio) * room)
     bar = chart.bar(((1.0, "decode"),), cells, look.glyphs) if cells else []
     return line(look, width, *bar, (" " * (room - cells), "dim"), (said, "dim"))
 
@@ -79,7 +108,10 @@ def _counts(part: LoadPart, width: int, look: Look) -> Line:
         Phrase(0, (("done ", "dim"), (units.count(part.done), "number"))),
         Phrase(0, (("failed ", "dim"), (units.count(part.failed), "bad" if part.failed else "number"))),
     ]
-    shown += [Phrase(1, ((f"{name} {units.count(n)}", "bad"),)) for name, n in part.failed_by_class]
+    known = part.failed_detail is not None and len(part.failed_by_class) == 1  # it has a line of its own
+    shown += [Phrase(1, ((f"{name} {units.count(n)}", "bad"),)) for name, n in part.failed_by_class if not known]
+    if any(row[at][0] == INFINITE for row in _rows(part) for at in kept_of(_TABLE, width)):
+        shown.append(Phrase(1, ((f"{INFINITE} is a failed one", "dim"),)))
     if part.unfinished:
         shown.append(Phrase(1, ((f"unfinished {units.count(part.unfinished)}", "dim"),)))
     shown.append(Phrase(2, (("sent ", "dim"), (units.count(part.sent), "text"))))
@@ -91,6 +123,14 @@ def _counts(part: LoadPart, width: int, look: Look) -> Line:
     if hits := part.prefix_hit_tokens or part.cached_tokens:
         shown.append(Phrase(1, ((f"{units.short_count(hits)} tok from the prefix cache", "warn"),)))
     return phrases(look, width, shown)
+
+
+def _failure(part: LoadPart, width: int, look: Look) -> Line:
+    """The most frequent way to fail, in its own words."""
+    n = max(times for _, times in part.failed_by_class)
+    names = [name for name, times in part.failed_by_class if times == n]
+    said = f"{units.count(n)} × {names[0]}: " if len(names) == 1 else "failed: "  # of equals the words may be any one's
+    return line(look, width, (said, "bad"), (part.failed_detail or "", "text"))
 
 
 def _client(part: LoadPart, width: int, look: Look) -> Line:
@@ -138,4 +178,4 @@ def _row(name: str, found: Quantiles) -> list[Piece]:
 
 
 def _time(value: float | None) -> str:
-    return "failed" if value is not None and math.isinf(value) else units.seconds(value)
+    return INFINITE if value is not None and math.isinf(value) else units.seconds(value)

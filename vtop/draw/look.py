@@ -46,6 +46,7 @@ ROLES: Final[Mapping[str, tuple[str, str]]] = {
     "stale": ("", "dim"),
 }
 _COLOURED_AS: Final = {"number": "text"}
+_PARTS: Final = ("queue", "prefill", "decode", "frontend", "network")  # drawn in whole blocks: hue tells them apart
 _CHARTED: Final = ("running", "waiting", "prompt", "generation", "kv", "preemption", "power")
 _GREY_IN_ANSI: Final = ("dim", "border", "stale")  # there dim is an attribute: no ANSI colour is grey in every palette
 
@@ -121,6 +122,7 @@ _TO_ASCII: Final = {
         "μ": "u", "≤": "<=", "≥": ">=", "→": "->", "←": "<-", "↑": "^", "↓": "v", "●": "*", "○": "o", "‖": "||",
         "▶": ">", "◀": "<", "▲": "^", "▼": "v", "■": "=", "◆": "*", "✓": "+", "✗": "x", "⚠": "!", "↻": "R", "█": "#",
         "▓": "=", "▒": "+", "░": ".", "─": "-", "│": "|", "Δ": "d", "±": "+-", "“": '"', "”": '"', "‘": "'", "’": "'",
+        "∞": "inf", "␣": "spc",
     }.items()
 }  # fmt: skip
 
@@ -142,7 +144,7 @@ class Look:
     @property
     def solid(self) -> bool:
         """Whether colour tells the parts of a chart apart, so that each can be drawn in whole blocks."""
-        return self.colour and self.faded is not None
+        return self.colour
 
     def say(self, text: str) -> str:
         """The text as this look can show it: harmless, and in ASCII when that is asked for."""
@@ -198,6 +200,7 @@ def look(name: str, theme: Mapping[str, object], *, ascii: bool = False, colour:
         faded = dict.fromkeys(styles, styles["stale"])
         if colour:
             faded |= {f"{role} body": _body(colours["stale"], colours["background"]) for role in _CHARTED}
+            faded |= {role: _body(colours[role], colours["background"], 0.7) for role in _PARTS}
         page = Style.parse(f"{colours['text']} on {colours['background']}" if colour else "none")
     except (StyleSyntaxError, ColorParseError) as error:
         raise VtopError(f"theme {name!r}: {error}; themes there are: {', '.join(names())}") from None
@@ -206,11 +209,11 @@ def look(name: str, theme: Mapping[str, object], *, ascii: bool = False, colour:
     return Look(name, dark, ascii, colour, colours, styles, page, glyphs, old)
 
 
-def _body(colour: str, background: str) -> Style:
-    """The quieter shade of a colour: half of the way to the background."""
+def _body(colour: str, background: str, share: float = 0.55) -> Style:
+    """The quieter shade of a colour: on its way to the background."""
     if background == "default":
         return Style.parse(f"dim {colour}")
-    return Style(color=Color.from_triplet(blend_rgb(_triplet(background), _triplet(colour), 0.55)))
+    return Style(color=Color.from_triplet(blend_rgb(_triplet(background), _triplet(colour), share)))
 
 
 def _triplet(colour: str) -> ColorTriplet:

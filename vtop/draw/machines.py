@@ -10,22 +10,24 @@ from vtop.draw.rows import chart_rows, fixed, growing, left, seen, sparked, stac
 from vtop.draw.story import STATES
 from vtop.session.frame import EnginePart, Frame, GpuPart
 
+OLD_S = 5.0  # a reading older than this is no longer of now
 NOT_THE_SERVERS = "cards of this host, not the server's"
 
 
 def gpus(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     """Power against its limit over time, and a row a card. A reading that a card does not give is –."""
-    look, found = seen(frame, look), frame.gpus
+    found = frame.gpus
     note = found.note
+    if found.age_s is not None and found.age_s > OLD_S and look.faded is not None:  # read apart from the servers
+        look = look.faded
     if not found.cards:
         lines = [line(look, width, (note or "no GPU is watched", "warn" if note else "dim"))]
         return stacked(look, width, height, [fixed(0, lines)])
 
     def power(rows: int) -> list[Line]:
         limit = found.power_limit_w
-        maximum = chart.nice_maximum(
-            frame.charts.power_w, (limit or 100.0) * 1.05
-        )  # a reading may pass its limit a little
+        # a reading may pass its limit a little
+        maximum = chart.nice_maximum((*frame.charts.power_w, found.power_w), (limit or 100.0) * 1.05)
         if limit and maximum <= limit * 1.05:
             maximum = limit
         word, stands = ("of", units.watts(limit)) if limit and maximum == limit else ("↑", units.watts(maximum))
@@ -92,6 +94,8 @@ def _card(card: GpuPart, width: int, look: Look, several: bool) -> Line:
         shown.append(Phrase(1, ((f"! {', '.join(card.throttle)}", "warn"),)))
     if card.name is not None:
         shown.append(Phrase(6, ((card.name, "dim"),)))
+    if card.serving is not None:
+        shown.append(Phrase(7, ((f"{sign} serving" if card.serving else f"{sign} not serving", "dim"),)))
     return phrases(look, width, shown, between="  ")
 
 

@@ -44,6 +44,14 @@ def left(label: str, text: str, role: str = "number", label_role: str = "dim", u
     return [(label + " " * space, label_role), (number, role), (" " + padded(own, 3), "dim")]
 
 
+def flush(label: str, text: str, role: str = "number", label_role: str = "dim") -> list[Piece]:
+    """The first cells of a row in a column of times: the number and its unit end in one column, whatever the unit."""
+    label = shorten(label, max(0, LEFT - 2 - width_of(text)))
+    space = max(1, LEFT - 1 - width_of(label) - width_of(text))
+    number, unit = parted(text)
+    return [(label + " " * space, label_role), (number, role), (f" {unit} " if unit else " ", "dim")]
+
+
 def right(width: int, text: str, role: str = "dim") -> Piece:
     """The last cells of a row."""
     return (" " + padded(shorten(text, _right(width) - 1), _right(width) - 1), role)
@@ -111,6 +119,15 @@ def fixed(rank: int, lines: list[Line]) -> Block:
 
 def stacked(look: Look, width: int, height: int, blocks: Sequence[Block]) -> list[Line]:
     """Exactly `height` lines of the blocks, in the order given."""
+    lines: list[Line] = []
+    for block, rows in zip(blocks, shared(height, blocks), strict=True):
+        if rows:
+            lines += block.draw(rows)
+    return lines[:height] + [blank(look, width)] * (height - len(lines))
+
+
+def shared(height: int, blocks: Sequence[Block]) -> list[int]:
+    """How many of `height` lines each of the blocks gets: 0 for one that is left out."""
     order = sorted(range(len(blocks)), key=lambda at: (blocks[at].rank, at))
     heights = [0] * len(blocks)
     over = height
@@ -127,11 +144,7 @@ def stacked(look: Look, width: int, height: int, blocks: Sequence[Block]) -> lis
                 over -= 1
         if over == before:
             break
-    lines: list[Line] = []
-    for block, rows in zip(blocks, heights, strict=True):
-        if rows:
-            lines += block.draw(rows)
-    return lines[:height] + [blank(look, width)] * (height - len(lines))
+    return heights
 
 
 def range_text(found: Range | None) -> str:
@@ -140,5 +153,5 @@ def range_text(found: Range | None) -> str:
 
 
 def seen(frame: Frame, look: Look) -> Look:
-    """The look for a frame: faded when what it shows is old."""
+    """The look for what a server says: faded when that is old."""
     return look if frame.status.fresh or look.faded is None else look.faded

@@ -12,9 +12,10 @@ from typing import Final, NamedTuple
 from rich.segment import Segment
 from rich.style import Style
 
-from vtop.draw.lines import Line, blank, heading, line
+from vtop import units
+from vtop.draw.lines import Line, Phrase, blank, heading, phrases, width_of
 from vtop.draw.look import Look
-from vtop.draw.panels import PANELS, chart_columns, note
+from vtop.draw.panels import PANELS, axis, chart_columns, latest_page_s, left_out, notes, stands
 from vtop.draw.story import header
 from vtop.session.frame import Frame
 
@@ -26,6 +27,7 @@ BODY: Final = tuple(name for name in PANELS if name not in ("header", "status", 
 KEYS: Final = (
     "q quit  w why  ␣ pause  ← → scrub  + − zoom  m mark  r record  s picture  t theme  ? what is this number  ^p all"
 )
+_DEAREST: Final = "q?w␣←+rm^st"  # the keys that stay longest, by their first signs
 _CHARTED: Final = ("requests", "kv", "gpus", "tokens", "ttft")  # panels that a time axis belongs to
 
 
@@ -150,24 +152,53 @@ def drawn(
     chosen: str | None = None,
 ) -> list[tuple[Place, list[Line]]]:
     """Every panel's place and its lines; the `chosen` one is marked, and the keys stand in the last line."""
+    narrow = width < TWO_COLUMNS and only is None
+    before = _as_of(frame) if narrow else ""
     found = [
-        (place, _panel(place, frame, look, state, place.panel == chosen))
+        (
+            place,
+            _panel(
+                place, frame, look, before=before, state=state, chosen=place.panel == chosen, alone=only is not None
+            ),
+        )
         for place in arrange(width, height, frame, hidden, only)
     ]
     if height > 1:
         last = Place("keys", MARGIN, height - 1, max(0, width - 2 * MARGIN), 1)
-        found.append((last, [line(look, last.width, (keys, "dim"))]))
+        found.append((last, [_keys(keys, last.width, look)]))
     return found
 
 
-def _panel(place: Place, frame: Frame, look: Look, state: str, chosen: bool) -> list[Line]:
+def _keys(keys: str, width: int, look: Look) -> Line:
+    """The keys that there is room for, each whole."""
+    if width_of(keys) > width:
+        keys = keys.replace("what is this number", "numbers")
+    known = [Phrase((_DEAREST + key[:1]).index(key[:1]), ((key, "dim"),)) for key in keys.split("  ")]
+    return phrases(look, width, known, between="  ")
+
+
+def _as_of(frame: Frame) -> str:
+    """What `stands` says, in the cells before an axis: the cards' numbers, which go on, stand above it too."""
+    page_s = latest_page_s(frame)
+    if page_s is None:
+        return "server stands" if stands(frame) else ""
+    said = units.clock(page_s)
+    return f"server as of {said}" if len(said) < 6 else f"as of {said}"
+
+
+def _panel(place: Place, frame: Frame, look: Look, *, before: str, state: str, chosen: bool, alone: bool) -> list[Line]:
     title, draw = PANELS[place.panel]
     if place.panel == "header":
         return header(frame, place.width, place.height, look, state)
+    if place.panel == "axis":
+        return axis(frame, place.width, place.height, look, before)
     if not place.heading:
         lines = draw(frame, place.width, place.height, look)
         return [_reversed(lines[0], 0), *lines[1:]] if chosen else lines
-    head = heading(look, place.width, title, note(place.panel, frame))
+    said = notes(place.panel, frame)
+    if place.panel == "why" and (more := left_out(frame, place.width, place.height - 1, look)):
+        said.insert(0, f"{more} more" if alone else f"w {more} more")
+    head = heading(look, place.width, title, said)
     return [_reversed(head, 1) if chosen else head, *draw(frame, place.width, place.height - 1, look)]
 
 

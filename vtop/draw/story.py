@@ -8,7 +8,6 @@ from vtop import units
 from vtop.draw.flow import fits
 from vtop.draw.lines import Line, Phrase, Piece, blank, fitting, line, padded, phrases, width_of
 from vtop.draw.look import Look
-from vtop.draw.rows import seen
 from vtop.session.frame import Frame, Happening
 from vtop.session.verdict import TITLES
 
@@ -36,6 +35,7 @@ _HAPPENINGS: Final = {
     "note": "dim",
     "end": "dim",
 }
+_WORDS: Final = {"start": "attached ·"}
 
 
 def header(frame: Frame, width: int, height: int, look: Look, state: str = "") -> list[Line]:
@@ -101,7 +101,9 @@ def _age(frame: Frame) -> Piece:
     at = frame.status.server
     worst = frame.servers[at].age_s if at < len(frame.servers) and frame.servers[at].age_s is not None else max(ages)
     text = padded(units.ago(worst), 9, right=True)
-    return (text, "dim") if frame.status.fresh else (f"stale {text.strip()}", "warn")
+    if frame.status.fresh:
+        return (text, "dim")
+    return (f"stale {text.strip()}" if frame.status.kind == "down" else f"page {text.strip()}", "warn")
 
 
 def _gpu(frame: Frame) -> str:
@@ -115,7 +117,7 @@ def _gpu(frame: Frame) -> str:
 
 def _details(frame: Frame, width: int, look: Look) -> Line:
     shown = [Phrase(0, ((", ".join(server.url for server in frame.servers), "dim"),))]
-    shown.append(Phrase(1, ((f"window {units.uptime(frame.window_s)}", "dim"),)))
+    shown.append(Phrase(1, ((f"window {units.span(frame.window_s)}", "dim"),)))
     shown.append(Phrase(2, ((f"a page every {units.seconds(frame.interval_s)}", "dim"),)))
     if frame.origin is not None:
         shown.append(Phrase(1, ((frame.origin, "dim"),)))
@@ -141,7 +143,6 @@ def verdict_role(limit: str) -> str:
 
 def events(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     """What happened, the newest on top: session time, sign, word, text."""
-    look = seen(frame, look)
     latest = frame.happenings[: -height - 1 : -1]
     lines = [_event(happening, width, look) for happening in latest]
     if frame.status.kind == "waiting" and frame.origin is None:  # a newcomer may have no server at all
@@ -157,7 +158,7 @@ def events(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
 def _event(happening: Happening, width: int, look: Look) -> Line:
     role = _HAPPENINGS.get(happening.kind, "dim")
     sign = look.glyphs.signs.get(happening.kind, look.glyphs.signs["note"])
-    word = "" if happening.text.startswith(happening.kind[:7]) else f"{happening.kind} "
+    word = "" if happening.text.startswith(happening.kind[:7]) else f"{_WORDS.get(happening.kind, happening.kind)} "
     return line(
         look, width, (f"{units.clock(happening.at_s):>7} ", "dim"), (f"{sign} {word}", role), (happening.text, "text")
     )

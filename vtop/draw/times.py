@@ -6,7 +6,7 @@ from vtop import units
 from vtop.draw import chart
 from vtop.draw.lines import Column, Line, Phrase, Piece, line, phrases, table
 from vtop.draw.look import Look
-from vtop.draw.rows import LEFT, Block, chart_columns, chart_rows, fixed, left, range_text, right, seen, stacked, top
+from vtop.draw.rows import LEFT, Block, chart_columns, chart_rows, fixed, flush, range_text, right, seen, stacked, top
 from vtop.session.frame import Frame
 
 _Parts = tuple[tuple[float | None, str], ...]  # seconds, role
@@ -28,10 +28,8 @@ def ttft(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
             Block(2, lambda rows: _over_time(frame, width, rows, look), 3, 8),
         ]
     elif height <= len(parts):
-        n = f"n {units.short_count(of.finished)}"
-        bar = [chart.bar(parts, chart_columns(width), look.glyphs)]
         blocks = [
-            Block(0, lambda _: chart_rows(look, width, left("TTFT", units.seconds(total_s)), bar, n)),
+            Block(0, lambda _: [_bar(frame, parts, total_s, width, look)]),
             Block(1, lambda _: [_legend(parts, width, look)]),
             Block(2, lambda _: [_first_tokens(frame, width, look)]),
         ]
@@ -54,6 +52,15 @@ def _parts(frame: Frame) -> tuple[_Parts, float | None]:
     return (*parts, (own.network_s, "network")), own.client_s
 
 
+def _bar(frame: Frame, parts: _Parts, total_s: float | None, width: int, look: Look) -> Line:
+    """All parts in one bar, and whose they are: those that finished, not those that got their first token."""
+    n = f" n {units.short_count(frame.ttft.finished)}"
+    whose = f"{n} finished" if width >= 60 else n
+    columns = width - LEFT - max(len(whose), width - LEFT - chart_columns(width))
+    bar = chart.bar(parts, columns, look.glyphs)
+    return line(look, width, *flush("TTFT", units.seconds(total_s)), *bar, (whose, "dim"))
+
+
 def _share(value: float | None, total: float) -> str:
     return units.percent(value / total if value is not None and total > 0 else None)
 
@@ -67,7 +74,7 @@ def _unfolded(parts: _Parts, width: int, look: Look) -> list[Line]:
     for (value, role), n in zip(parts, cells, strict=True):
         bar: list[Piece] = [(" " * before, "dim"), (look.glyphs.parts[role] * n, role)]
         rest = columns - before - n
-        head = left(role, units.seconds(value), label_role=role)
+        head = flush(role, units.seconds(value), label_role=role)
         lines.append(line(look, width, *head, *bar, (" " * rest, "dim"), right(width, f"{_share(value, total):>7}")))
         before += n
     return lines
@@ -83,7 +90,7 @@ def _sum(frame: Frame, width: int, look: Look) -> Line:
     ]
     if chart_columns(width) < 24:
         said = said[:2]
-    return line(look, width, *left("= mean", units.seconds(_parts(frame)[1])), *said)
+    return line(look, width, *flush("= mean", units.seconds(_parts(frame)[1])), *said)
 
 
 def _legend(parts: _Parts, width: int, look: Look) -> Line:
@@ -102,7 +109,7 @@ def _none(frame: Frame, width: int, look: Look) -> Line:
     ever = frame.requests.finished.since_start
     if not ever:
         return line(look, width, ("no request finished yet", "dim"))
-    return line(look, width, (f"no request finished in the last {units.seconds(frame.window_s)}", "dim"))
+    return line(look, width, (f"no request finished in the last {units.span(frame.window_s)}", "dim"))
 
 
 def _first_tokens(frame: Frame, width: int, look: Look) -> Line:
@@ -110,7 +117,7 @@ def _first_tokens(frame: Frame, width: int, look: Look) -> Line:
     shown = []
     if of.stuck:
         shown.append(Phrase(0, (("requests wait, none got a first token", "bad"),)))
-    if of.queue_now_s is not None:
+    if of.queue_now_s is not None and frame.status.fresh:
         shown.append(
             Phrase(
                 1,
@@ -144,9 +151,9 @@ def _over_time(frame: Frame, width: int, rows: int, look: Look) -> list[Line]:
 _WIDE = (
     Column("", 8, right=False),
     Column("mean", 8),
-    Column("p50", 12, rank=2),
-    Column("p90", 12, rank=4),
-    Column("p99", 12, rank=1),
+    Column("p50", 11, rank=2),
+    Column("p90", 11, rank=4),
+    Column("p99", 11, rank=1),
     Column("n", 6, rank=0),
     Column("of", 11, right=False, rank=5),
 )

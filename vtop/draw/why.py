@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Final
 
 from vtop import units
-from vtop.draw import chart
-from vtop.draw.flow import FILLING
-from vtop.draw.lines import Line, Phrase, Piece, fitting, line
+from vtop.draw import wall
+from vtop.draw.flow import filling
+from vtop.draw.lines import Line, Phrase, Piece, line, wrapped
 from vtop.draw.look import Look
-from vtop.draw.rows import LEFT, Block, fixed, seen, stacked
+from vtop.draw.rows import LEFT, Block, fixed, seen, shared, stacked
 from vtop.draw.story import verdict_role
 from vtop.session.analysis import Little
 from vtop.session.frame import Frame
@@ -20,18 +20,41 @@ from vtop.session.verdict import TITLES
 def why(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     """What binds and what to try; then queueing, the KV account, preemptions, recompute, time, tail, energy."""
     look = seen(frame, look)
+    return stacked(look, width, height, _blocks(frame, width, height, look))
+
+
+def left_out(frame: Frame, width: int, height: int, look: Look) -> int:
+    """How many rows there are beyond those that so many lines show."""
+    return shared(height, _blocks(frame, width, height, look)).count(0)
+
+
+def _blocks(frame: Frame, width: int, height: int, look: Look) -> list[Block]:
     rows = [phrased for make in _ROWS if (phrased := make(frame)) is not None]
-    blocks = [_row(look, width, label, items) for label, items in rows]
-    clock = frame.wallclock
-    if any((clock.decode_s, clock.prefill_s, clock.recompute_s, clock.idle_s)):
-        blocks.insert(min(2, len(blocks)), fixed(0, [_wall_bar(frame, width, look)]))
-    return stacked(look, width, height, blocks)
+    blocks = [_row(look, width, height, label, items) for label, items in rows]
+    if wall.known(frame):
+        blocks.insert(min(2, len(blocks)), fixed(0, [wall.bar(frame, width, look)]))
+    return blocks
 
 
-def _row(look: Look, width: int, label: str, items: list[Phrase]) -> Block:
-    pieces = fitting(look, width - LEFT, items)
-    return fixed(0, [line(look, width, (f"{label:<{LEFT}}", "dim"), *pieces)])
+def _row(look: Look, width: int, height: int, label: str, items: list[Phrase]) -> Block:
+    """A label and its phrases; on further lines what one has no room for, first of all the flag to try."""
+    room = width - LEFT
+    most = min(_LINES, len(wrapped(look, room, _LINES, items)))
 
+    def draw(lines: int) -> list[Line]:
+        laid = wrapped(look, room, lines, items)
+        heads = (label, *[""] * len(laid))
+        return [
+            line(look, width, (f"{head:<{LEFT}}", "dim"), *pieces) for head, pieces in zip(heads, laid, strict=False)
+        ]
+
+    return Block(0, draw, most if label == _TRY and height >= _ROOM else 1, most)
+
+
+STEADY: Final = 0.25  # beyond this Little's law says that the window is no steady state
+_TRY: Final = "try"
+_LINES: Final = 3  # of one row, at most
+_ROOM: Final = 6  # lines from which the flag to try may take several
 
 Row = tuple[str, list[Phrase]] | None
 
@@ -52,13 +75,13 @@ def _try(frame: Frame) -> Row:
     found = frame.verdict
     if found.flag is None:
         return None
-    return "try", [_said(0, (found.flag, "mark")), _said(1, (found.why or "", "dim"))]
+    return _TRY, [_said(0, (found.flag, "mark")), _said(1, (found.why or "", "dim"))]
 
 
 def _queue(frame: Frame) -> Row:
     found = frame.queueing
     items = []
-    if found.trend is not None:
+    if found.trend is not None and frame.status.fresh:
         speed = f" {units.number(abs(found.slope_per_s or 0.0) * 60)} a minute" if found.trend != "steady" else ""
         items.append(
             _said(0, ("queue is ", "dim"), (found.trend + speed, "warn" if found.trend == "growing" else "text"))
@@ -84,12 +107,15 @@ def _little(frame: Frame) -> Row:
 
 
 def _little_said(rank: int, name: str, of: Little) -> Phrase:
-    residual = "" if of.residual_ratio is None else f" ({of.residual_ratio * 100:+.0f} %)"
+    off = of.residual_ratio or 0.0
+    residual = "" if of.residual_ratio is None else f" ({off * 100:+.0f} %)"
+    unsteady: tuple[Piece, ...] = ((" no steady state", "warn"),) if abs(off) > STEADY else ()
     return _said(
         rank,
         (f"{name} ", "dim"),
         (units.number(of.present), "number"),
         (f" = {units.number(of.per_s)} /s × {units.seconds(of.stay_s)} = {units.number(of.expected)}{residual}", "dim"),
+        *unsteady,
     )
 
 
@@ -139,8 +165,8 @@ def _account(frame: Frame) -> Row:
         items.append(
             _said(3, (f"{units.count(account.input_tokens)} in {units.count(account.output_tokens)} out", "dim"))
         )
-    if account.full_in_s is not None and (frame.kv.used.now or 0.0) >= FILLING:
-        items.append(_said(2, ("full in ", "dim"), (units.seconds(account.full_in_s), "text")))
+    if (full_in_s := filling(frame)) is not None:
+        items.append(_said(2, ("full in ", "dim"), (f"≈ {units.seconds(full_in_s)}", "text")))
     if account.waste_tokens is not None:
         items.append(_said(4, ("lost in blocks ", "dim"), (f"{units.count(account.waste_tokens)} tok", "text")))
     return ("KV account", items) if items else None
@@ -272,7 +298,7 @@ def _growth(frame: Frame) -> Row:
         items.append(_said(3, ("frontend ", "dim"), (f"{units.number(growth.frontend_factor)} ×", "text")))
     if growth.crossed_at is not None:
         items.append(
-            _said(2, (f"queue overtook prefill at {units.number(growth.crossed_at)} {growth.crossing_unit}", "text"))
+            _said(2, (f"queue overtook prefill at {units.plain(growth.crossed_at)} {growth.crossing_unit}", "text"))
         )
     elif growth.crossing is not None:
         said = f"queue overtakes prefill at ≈ {units.number(growth.crossing)} {growth.crossing_unit} (extrapolated)"
@@ -300,31 +326,3 @@ _ROWS: Final[tuple[Callable[[Frame], Row], ...]] = (
     _verdict, _try, _queue, _little, _growth, _network, _account, _expected, _stair, _recompute, _decode, _tail,
     _energy, _roofline,
 )  # fmt: skip
-
-
-def _wall_bar(frame: Frame, width: int, look: Look) -> Line:
-    """Where the window went: decode, prefill, recompute, idle."""
-    clock, signs = frame.wallclock, look.glyphs.parts
-    parts = (
-        (clock.decode_s, "decode", "decode", signs["decode"]),
-        (clock.prefill_s, "prefill", "prefill", signs["prefill"]),
-        (clock.recompute_s, "recompute", "preemption", signs["queue"]),
-        (clock.idle_s, "idle", "dim", look.glyphs.rule),
-    )
-    total = sum(value or 0.0 for value, *_ in parts)
-    columns = max(8, (width - LEFT) // 3)
-    cells = chart.shares([value or 0.0 for value, *_ in parts], columns)
-    runs: list[Piece] = [(sign * n, role) for n, (_, _, role, sign) in zip(cells, parts, strict=True) if n]
-    items = [
-        _said(rank, (f"{sign} {word} ", role), (units.percent(value / total), "text"))
-        for rank, (value, word, role, sign) in enumerate(parts)
-        if value is not None
-    ]
-    return line(
-        look,
-        width,
-        (f"{'wall clock':<{LEFT}}", "dim"),
-        *runs,
-        ("  ", "dim"),
-        *fitting(look, width - LEFT - columns - 2, items),
-    )

@@ -59,15 +59,15 @@ def observed(
     span_s: float | None = None,
     *,
     answers: Sequence[Answer] = (),
-    trials: Sequence[Request] = (),
+    foreign: Sequence[Request] = (),
 ) -> Observed | None:
     """Of the requests that finished in the window, and the pages between two instants; None where none finished.
 
-    trials: requests of vtop's own that finished in the window and are none of the run; what its client saw of them is
-    taken out of the server's sums.
+    foreign: requests of vtop's own that finished in the window and are none of the run; what the server says of them in
+    their answers, else what its client saw, is taken out of the server's sums.
     """
-    known = {name: _mean(window, quantity, _foreign(name, trials)) for name, quantity in PARTS.items()}
-    requests = round(window.observed(Quantity.E2E)) - len(trials)
+    known = {name: _mean(window, quantity, _foreign(name, foreign)) for name, quantity in PARTS.items()}
+    requests = round(window.observed(Quantity.E2E)) - len(foreign)
     if requests < 1:
         return None
     busy = between(session.servers, *busy_s, session.end_s)
@@ -109,14 +109,22 @@ def answers_of(requests: Sequence[Request]) -> list[Answer]:
     return answers
 
 
-def _foreign(name: str, trials: Sequence[Request]) -> list[float]:
-    """What the server observed of the trials, within the few ms that lie between it and its client: no queue."""
+def _foreign(name: str, requests: Sequence[Request]) -> list[float]:
+    """What the server observed of them, within the few ms that lie between it and its client."""
     found = []
-    for trial in trials:
-        sent_s, first_s, last_s = (value or 0.0 for value in (trial.sent_s, trial.first_s, trial.last_s))
-        whole = {"queue_s": 0.0, "prefill_s": first_s - sent_s, "decode_s": last_s - first_s}
+    for request in requests:
+        sent_s, first_s, last_s = (value or 0.0 for value in (request.sent_s, request.first_s, request.last_s))
+        queue_s = _queue_s(request)
+        whole = {"queue_s": queue_s, "prefill_s": first_s - sent_s - queue_s, "decode_s": last_s - first_s}
+        whole |= {"inference_s": last_s - sent_s - queue_s}
         found.append(whole.get(name, last_s - sent_s))
     return found
+
+
+def _queue_s(request: Request) -> float:
+    """As the server's answer says; 0 where it does not."""
+    queue_ms = (request.timings or {}).get("queue_time_ms")
+    return queue_ms / 1e3 if isinstance(queue_ms, int | float) else 0.0
 
 
 def _mean(window: Window, quantity: Quantity, without: Sequence[float]) -> float:

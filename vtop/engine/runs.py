@@ -6,6 +6,7 @@ server was busy is a run, if all its requests were of one length: so many in fli
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -107,8 +108,8 @@ def _of_phases(
     for begin in begins:
         end = next((phase for phase in phases if phase.phase == begin.phase and phase.state == "end"), None)
         mine = [request for request in requests if request.phase == begin.phase and request.end_s is not None]
-        trials = [request for request in requests if request.phase < 0 and request.status == 200]
-        found = _of_phase(session, begin, end, (mine, trials), flags)
+        others = [one for one in requests if one.phase != begin.phase and one.status == 200 and one.end_s is not None]
+        found = _of_phase(session, begin, end, (mine, others), flags)
         label = f"{name}, {begin.spec}" if len(begins) > 1 else name
         said = f"phase {begin.phase + 1}, {begin.spec}: {found}"
         yield replace(found, name=label) if isinstance(found, Run) else said
@@ -121,8 +122,8 @@ def _of_phase(
     requests: tuple[list[Request], list[Request]],
     flags: Mapping[str, Any],
 ) -> Run | str:
-    """`requests`: its own, and the trials before it, which show what the server takes."""
-    mine, trials = requests
+    """`requests`: its own, and those of other phases and the trials before them, which show what the server takes."""
+    mine, others = requests
     if end is None:
         return "it has no end on record"
     done = [request for request in mine if request.error is None and request.sent_s is not None]
@@ -131,10 +132,10 @@ def _of_phase(
     if len(done) < len(mine):
         return f"{len(mine) - len(done)} of its {len(mine)} requests failed, and what they cost is not known"
     done.sort(key=lambda request: request.sent_s or 0.0)
-    window = between(session.servers, begin.t - SETTLE_S, end.t + SETTLE_S, session.end_s)
+    window = between(session.servers, _page_s(session, begin.t), end.t + SETTLE_S, session.end_s)
     first_s, last_s = done[0].sent_s or 0.0, max(request.end_s or 0.0 for request in done)
-    counted = [trial for trial in trials if _within(trial, window)]
-    seen = observed(session, window, (first_s, last_s), last_s - first_s, answers=answers_of(done), trials=counted)
+    counted = [other for other in others if _within(other, window)]
+    seen = observed(session, window, (first_s, last_s), last_s - first_s, answers=answers_of(done), foreign=counted)
     if seen is None or seen.requests < ENOUGH * len(done):
         return "the server's pages count fewer requests than it sent: they are not of this load"
     found = _flags(session, window, flags)
@@ -167,6 +168,12 @@ def _of_phase(
         remarks=_remarks(begin, done, known, keys),
         whence=whence,
     )
+
+
+def _page_s(session: Session, at_s: float) -> float:
+    """When the latest page at an instant came; the instant itself before the first."""
+    pages = session.servers[0].at_s
+    return pages[place] if (place := bisect_right(pages, at_s) - 1) >= 0 else at_s
 
 
 def _within(request: Request, window: Window) -> bool:

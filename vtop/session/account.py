@@ -14,12 +14,13 @@ requests that live for a few pages only, and blocks that requests share are in u
     waste            = peak - (in + out) at the end of a request; over its life the mean of that, token by token
     full in          = (pool - tokens in use) / growth of the tokens in use since they last fell
 
-Lengths and C are those of vtop's own load where its lengths are exact and nobody else is served; then the account is
-about its latest phase, warm-up and draining included. Otherwise the lengths are the means of the requests that
-finished in the window, and C is the median of running + waiting (of the pages with a queue, where those are most).
-Looked at are the pages since the latest restart;
-for C, peak and median those of them on which a request ran or waited. Of several engines and servers tokens add
-up, and a ratio is of all their pools together. Tokens, requests, seconds, ratios.
+Lengths and C are those of vtop's own load where its lengths are exact and nobody else is served. Otherwise the lengths
+are the means of the requests that finished, and C is the median of running + waiting (of the pages with a queue,
+where those are most). Looked at are the pages since the latest restart and since vtop's own load began or was changed
+by hand, warm-up and draining included; for C, peak and median those of them on which a request ran or waited. Where
+the load is another's, nobody tells when it changed: there the pages since running + waiting last grew to twice what
+it had been (and by twice its square root, as much as chance may do) are those of the load of now. Of several engines
+and servers tokens add up, and a ratio is of all their pools together. Tokens, requests, seconds, ratios.
 Source: vLLM v1/core/kv_cache_manager.py, block_pool.py.
 """
 
@@ -28,7 +29,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import compress
 from operator import add
 from statistics import fmean, median
@@ -45,6 +46,8 @@ from vtop.session.window import Stretch, Window
 
 RISING_PAGES: Final = 3  # fewer since the last fall, and the growth is that of the last RECENT_S
 RECENT_S: Final = 10.0
+FEWER: Final = 3  # pages with too few requests in a row are another load's
+LATEST: Final = 3  # pages that tell how many there are now
 SAME: Final = 0.02  # by which what is served may differ from what the load asks for
 
 
@@ -62,11 +65,13 @@ class Lengths:
 
 
 def account(window: Window, servers: Sequence[ServerHistory], load: LoadHistory, now_s: float) -> KvAccount:
-    window = Window(tuple(_since_restart(one) for one in window.answering))
+    window = Window(window.answering).since(load.changed_s(now_s))
     own = _own(window, servers, load, now_s)
     asked: Load | None = None
     if own is not None:
         window, asked = own
+    else:
+        window = window.since(_grown_s(window))
     lengths = _asked(asked) if asked is not None else _finished(window)
     pool, block = _pool(window, now_s)
     running, waiting = window.each_together(Quantity.RUNNING), window.each_together(Quantity.WAITING)
@@ -105,8 +110,8 @@ def account(window: Window, servers: Sequence[ServerHistory], load: LoadHistory,
 def _own(
     window: Window, servers: Sequence[ServerHistory], load: LoadHistory, now_s: float
 ) -> tuple[Window, Load] | None:
-    """The window since the latest phase of vtop's own load began, with what it asks for; None where its lengths are
-    not exact, or others are served too."""
+    """The pages of the server that vtop's own load is put on, with what it asks for; None where its lengths are not
+    exact, or others are served too."""
     phase = load.latest(now_s)
     if phase is None or not 0 <= phase.begin.server < len(servers):
         return None
@@ -115,14 +120,11 @@ def _own(
     one = next((one for one in window.stretches if one.server is server), None)
     if one is None or not _one_length(asked.input_tokens) or not _one_length(asked.output_tokens):
         return None
-    first = bisect_left(server.at_s, phase.begin.t, one.first, one.last + 1)
-    if first > one.last:
-        return None
-    mine = Window((replace(one, first=first),))
+    mine = Window((one,))
     finished = mine.observed(Quantity.E2E)
     answered = load.answered.get(phase.begin.server)
     own = answered.within(mine.stretches[0], finished, now_s).n if answered is not None else 0
-    foreign = window.observed(Quantity.E2E) - Window((one,)).observed(Quantity.E2E) + finished - own
+    foreign = window.observed(Quantity.E2E) - own
     if foreign > FOREIGN_SHARE * finished:
         return None
     in_flight = _in_flight(mine.each_together(Quantity.RUNNING), mine.each_together(Quantity.WAITING))
@@ -132,6 +134,21 @@ def _own(
     if found is not None and not (_close(found.input, wanted.input) and _close(found.output, wanted.output)):
         return None
     return mine, asked
+
+
+def _grown_s(window: Window) -> float:
+    """The first page after the latest on which there were far fewer requests than now; -inf where there were not."""
+    together = map(add, window.each_together(Quantity.RUNNING), window.each_together(Quantity.WAITING))
+    busy = [(at_s, many) for at_s, many in zip(window.instants, together, strict=True) if many > 0]
+    if not busy:
+        return -math.inf
+    now = median(many for _, many in busy[-LATEST:])
+    least, fewer = now - max(now / 2, 2 * math.sqrt(now)), 0
+    for place in range(len(busy) - 1, -1, -1):
+        fewer = fewer + 1 if busy[place][1] < least else 0
+        if fewer == FEWER and place + FEWER < len(busy):
+            return busy[place + FEWER][0]
+    return -math.inf
 
 
 def _in_flight(running: Sequence[float], waiting: Sequence[float]) -> float | None:
@@ -168,12 +185,6 @@ def _finished(window: Window) -> Lengths | None:
 
 
 # --- the pool ---------------------------------------------------------------------------------------------------------
-
-
-def _since_restart(one: Stretch) -> Stretch:
-    """The gauges of before a restart are another process's, and so may the pool have been."""
-    latest = max((page for page in one.server.restarts if page <= one.last), default=0)
-    return replace(one, first=max(one.first, latest))
 
 
 def _pool(window: Window, now_s: float) -> tuple[float | None, int | None]:

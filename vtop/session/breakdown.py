@@ -13,7 +13,9 @@ Frontend is tokenisation, chat template, IPC and the wait for the next step, bef
 after a preemption is in none of these but in decode (or in prefill when it came before the first token).
 
 Queue now is an estimate by Little's law, mean waiting / first tokens per second, for requests still in line: over the
-shortest latest stretch with ENOUGH first tokens, or the whole window. None when nobody waits.
+shortest latest stretch with ENOUGH first tokens, or as far back as the load is what it is: since a restart, since
+vtop's own load last changed, and beyond the first stretch only as long as there has been a queue. None when nobody
+waits, and while the data are old.
 Source: vLLM v1/metrics/stats.py, loggers.py. Seconds.
 """
 
@@ -27,7 +29,8 @@ HORIZONS_S = (15.0, 30.0, 60.0, 120.0)
 ENOUGH = 30
 
 
-def ttft(window: Window, waiting: Gauge) -> Ttft:
+def ttft(window: Window, waiting: Gauge, present: Window) -> Ttft:
+    """present: what of the window is under the load of now, that of the queue now."""
     parts = parts_of(
         window.sums(Quantity.E2E),
         window.sums(Quantity.QUEUE),
@@ -46,18 +49,32 @@ def ttft(window: Window, waiting: Gauge) -> Ttft:
         total_s=sum(known) if len(known) == 3 else None,
         first_tokens=first_tokens,
         first_token_s=window.mean(Quantity.TTFT),
-        queue_now_s=_queue_now(window) if queued else None,
+        queue_now_s=_queue_now(present),
         stuck=queued and first_tokens == 0 and window.seconds > 0,
     )
 
 
 def _queue_now(window: Window) -> float | None:
+    stood_s = _stood_s(window)
+    if stood_s is None:
+        return None
     for seconds in (*HORIZONS_S, window.seconds):
-        recent = window.latest(seconds)
+        recent = window.latest(min(seconds, max(stood_s, HORIZONS_S[0])))
         if recent.observed(Quantity.TTFT) >= ENOUGH:
             break
     arrived, waiting = recent.observed(Quantity.TTFT), recent.gauge(Quantity.WAITING).mean
     return waiting * recent.seconds / arrived if waiting is not None and arrived > 0 else None
+
+
+def _stood_s(window: Window) -> float | None:
+    """Since the latest page without a queue, or since the first page; None where the latest has none."""
+    at_s, waiting = window.instants, window.each_together(Quantity.WAITING)
+    if not waiting or not waiting[-1] > 0:  # NaN: not known
+        return None
+    first = len(waiting) - 1
+    while first and waiting[first] > 0:
+        first -= 1
+    return at_s[-1] - at_s[first]
 
 
 Sums = tuple[float, float] | None  # sum, count

@@ -90,6 +90,7 @@ class CardHistory:
         self.sm_mhz = Track()  # the fastest
         self.counted: FactTrack[tuple[str, ...]] = FactTrack()  # whose these are, by uuid
         self.temp_c = Track()  # the hottest
+        self._serving: FactTrack[tuple[str | None, int | None] | None] = FactTrack()  # the first in use by a server
         self._notes: list[tuple[float, str]] = []
 
     def apply(self, event: Gpu) -> None:
@@ -106,6 +107,8 @@ class CardHistory:
             for uuid, card in self.cards.items():
                 if uuid not in present:
                     card.put_absent(number)
+        serving = next((one for one in event.gpus if one.serving), None)
+        self._serving.put(number, (serving.name, serving.mem_total_bytes) if serving is not None else None)
         counted = counted_of(event.gpus)
         self.counted.put(number, tuple([one.uuid for one in counted]))
         if len(counted) == 1:  # as most hosts have it, or use it
@@ -125,6 +128,14 @@ class CardHistory:
 
     def visible(self, now_s: float) -> int:
         return bisect_right(self.t, now_s)
+
+    def served(self, begin_s: float, now_s: float) -> tuple[str | None, int | None] | None:
+        """Name and memory of a card that a watched server was last seen to use since an instant: for as long as a
+        process lives it stays on its card, and who uses one cannot always be told."""
+        last = self.visible(now_s) - 1
+        first = bisect_left(self.at_s, begin_s, 0, last + 1)
+        seen = [card for _, card in self._serving.over(first, last) if card is not None] if first <= last else []
+        return seen[-1] if seen else None
 
     def part(self, now_s: float, window_s: float, *, local: bool) -> Gpus:
         """What there is to see; the window ends with the latest reading."""

@@ -278,6 +278,7 @@ class LoadPart:
     failed: int
     unfinished: int  # broken off by vtop itself; in no percentile's favour, and among the judged
     failed_by_class: tuple[tuple[str, int], ...]
+    failed_detail: str | None  # what the first failure of the most frequent class said, in one line
     planned: int | None
     progress_ratio: float | None
     left_s: float | None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 
+from vtop import units
 from vtop.recording import Host, Load, Request
 from vtop.session.frame import LoadPart, Quantiles, Slo
 from vtop.session.network import Answered
@@ -21,6 +22,7 @@ RECENT_S = 10.0  # the actual rate is that of this stretch
 LATE_S, LATE_SHARE = 0.002, 0.05  # p99 lateness beyond both marks the run client-limited
 BUSY_RATIO = 0.9  # of one core
 LAG_S = 0.05
+DETAIL = 120  # letters
 
 
 class LoadHistory:
@@ -80,6 +82,17 @@ class LoadHistory:
         """The phase that runs at an instant, or the last one that ran; None when there is no load."""
         return next((phase for phase in reversed(self.phases.values()) if phase.begin.t <= now_s), None)
 
+    def changed_s(self, now_s: float) -> float:
+        """Since when vtop's own load aims at what it does, begun or changed by hand, as known at an instant; 0 where
+        there is none."""
+        phase = self.latest(now_s)
+        return phase.state(now_s)[0].t if phase is not None else 0.0
+
+    def settled_s(self, now_s: float) -> float:
+        """Since when it does so and is warm."""
+        phase = self.latest(now_s)
+        return phase.settled_s(now_s) if phase is not None else 0.0
+
     def in_flight_at(self, server: int, at_s: float) -> int:
         """How many requests of the phase on a server were under way at an instant, by the lines written till then."""
         for phase in reversed(self.phases.values()):
@@ -105,7 +118,8 @@ class LoadHistory:
         late_p50_s, late_p99_s = seen.late.quantiles((0.5, 0.99), however_few=True)
         done_all = bisect_right(phase.end_t, now_s)
         elapsed_s = max(0.0, ended_s - phase.begin.t)
-        progress, left_s = _progress(phase.begin, done_all, elapsed_s, ended=end is not None)
+        answering = max(0, bisect_right(phase.first_t, now_s) - seen.answered) if end is None else 0
+        progress, left_s = _progress(phase.begin, done_all, answering, elapsed_s, ended=end is not None)
         return LoadPart(
             phase=phase.begin.phase,
             server=phase.begin.server,
@@ -120,12 +134,13 @@ class LoadHistory:
             arrival=target.arrival,
             sent_per_s=_recent_rate(phase, now_s) if end is None else None,
             in_flight=max(0, seen.sent - seen.closed) if end is None else 0,
-            answering=max(0, bisect_right(phase.first_t, now_s) - seen.answered) if end is None else 0,
+            answering=answering,
             sent=seen.late.n,
             done=seen.done,
-            failed=sum(seen.errors.values()),
+            failed=seen.failed,
             unfinished=seen.unfinished,
             failed_by_class=tuple(sorted(seen.errors.items())),
+            failed_detail=_failed_detail(seen),
             planned=phase.begin.requests,
             progress_ratio=progress,
             left_s=left_s,
@@ -166,6 +181,19 @@ def target_words(load: Load) -> str:
     return f"{load.rate_per_s:g} requests/s"
 
 
+def ended_words(load: Load, seen: Seen) -> str:
+    """How a phase ended: phase 2 ended: done · 44 of 91 failed."""
+    said = f"phase {load.phase + 1} ended: {load.reason or 'done'}"
+    return f"{said} · {units.count(seen.failed)} of {units.count(seen.over)} failed" if seen.failed else said
+
+
+def _failed_detail(seen: Seen) -> str | None:
+    for error, _ in seen.errors.most_common(1):
+        words = " ".join(seen.said.get(error, "").split())
+        return (words if len(words) <= DETAIL else words[: DETAIL - 1] + "…") or None
+    return None
+
+
 def _quantiles(spread: Spread) -> Quantiles:
     return Quantiles(spread.n, spread.failed, spread.mean_s, *spread.quantiles(ASKED))
 
@@ -178,15 +206,19 @@ def _recent_rate(phase: Phase, now_s: float) -> float | None:
     return (sent - bisect_left(phase.sent_t, now_s - span_s, 0, sent)) / span_s
 
 
-def _progress(begin: Load, done: int, elapsed_s: float, *, ended: bool) -> tuple[float | None, float | None]:
+def _progress(
+    begin: Load, done: int, answering: int, elapsed_s: float, *, ended: bool
+) -> tuple[float | None, float | None]:
     """(share done, seconds left), by whichever of its two limits the phase comes to first."""
     if ended:
         return 1.0, 0.0
     ratios, lefts = [], []
     if begin.requests:
-        ratios.append(min(1.0, done / (begin.requests + begin.warmup)))
+        planned = begin.requests + begin.warmup
+        ratios.append(min(1.0, done / planned))
         if done:
-            lefts.append(elapsed_s * (begin.requests + begin.warmup - done) / done)
+            served = min(planned, done + answering / 2)  # of those being answered half is done, on average
+            lefts.append(elapsed_s * (planned - served) / served)
     if begin.for_s:
         ratios.append(min(1.0, elapsed_s / begin.for_s))
         lefts.append(max(0.0, begin.for_s - elapsed_s))

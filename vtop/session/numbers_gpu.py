@@ -15,6 +15,14 @@ GPU = (
         "sum of the cards in use by a watched server where NVML tells, else of all cards of this host",
         "an average over 1 s on most cards (power_kind says which); not known when one card's is not known",
     ),
+    Number(
+        "gpu",
+        "● ○",
+        "gpus.serving",
+        "sign",
+        (),
+        "● a process of a watched server on this host computes on the card; ○ none of them does; blank: not known",
+    ),
     Number("gpu", "energy", "gpus.energy_j", "J", (), "growth of the card's energy counter in the window"),
     Number(
         "gpu",

@@ -31,7 +31,8 @@ KV = (
         "tokens",
         (Q.REQUEST_PROMPT_TOKENS, Q.REQUEST_GENERATION_TOKENS),
         "in and out of a request: as vtop's own load asks, where those are exact and nobody else is served; else "
-        "the means of the requests that finished in the window",
+        "the means of the requests that finished; all of the account is about the window since the latest restart, and "
+        "since vtop's own load began or was changed by hand; of another's load, since running + waiting last doubled",
     ),
     Number(
         "kv",

@@ -47,7 +47,7 @@ LOAD = (
         "load.ttft.p99_s",
         "s",
         (),
-        "nearest rank over all requests, failed and unfinished ones as longer than everything ('failed')",
+        "nearest rank over all requests, failed and unfinished ones as longer than everything (∞)",
         "not given below 44 (p90), 459 (p99), 4,603 (p99.9) and 46,050 (p99.99) samples",
     ),
     Number(

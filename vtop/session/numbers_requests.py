@@ -71,7 +71,8 @@ REQUESTS = (
         (Q.WAITING,),
         "Mann–Kendall on at most 30 means of waiting since the latest gap or change of load: p below 0.01, Sen's "
         "slope over the stretch at least 10 % of the mean and 1 request, the later half going the same way",
-        "a queue that remembers longer than the window looks like a trend",
+        "a queue that remembers longer than the window looks like a trend; none of data that are old, and none when "
+        "nothing runs or waits any more",
     ),
     Number(
         "requests",

@@ -31,7 +31,7 @@ HEADER = (
         "requests",
         (),
         "--max-num-seqs of the command that started the server, of one engine; where it does not name the flag, vLLM's "
-        "default for the card",
+        "default for the card that its process was last seen on",
         "only where vtop runs on the server's host and may read its process; the default only for vLLM 0.26 to 0.32, "
         "and not where --config names a file of flags",
         elsewhere="the server's command line",
@@ -46,7 +46,14 @@ HEADER = (
         "as of seats",
         elsewhere="the server's command line",
     ),
-    Number("header", "up", "servers.uptime_s", "time", (Q.PROCESS_START,), "now − start of the API server"),
+    Number(
+        "header",
+        "up",
+        "servers.uptime_s",
+        "time",
+        (Q.PROCESS_START,),
+        "now − start of the API server; not known while it does not answer",
+    ),
     Number(
         "header",
         "age",

@@ -57,7 +57,8 @@ TTFT = (
         "s",
         (Q.WAITING, Q.TTFT),
         "an estimate by Little's law: mean waiting ÷ first tokens per second, over the latest 15, 30, 60 or 120 s with "
-        "30 first tokens, or the window; none while nobody waits",
+        "30 first tokens; never before a restart or before vtop's own load last changed, and beyond 15 s only as long "
+        "as there has been a queue; none while nobody waits or the data are old",
         "holds for a queue that neither grows nor shrinks; waiting includes preempted requests",
     ),
     Number(

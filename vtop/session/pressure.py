@@ -13,7 +13,7 @@ Source: vLLM v1/core/sched/scheduler.py (schedule), v1/core/kv_cache_manager.py 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -34,6 +34,7 @@ _GAUGES = (Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED)
 
 def pressure(
     window: Window,
+    servers: Sequence[ServerHistory],
     pool_tokens: float | None,
     prompt_tokens: float | None,
     load: LoadHistory,
@@ -49,7 +50,8 @@ def pressure(
     stretches = (window if whole else window.latest(RECENT_S)).stretches
     found = [
         replace(_of(number, one, needed, whole, seats(one)), outside_share=_outside(number, one, load))
-        for number, one in enumerate(stretches)
+        for one in stretches
+        for number in (servers.index(one.server),)  # not all of them have answered
     ]
     return max(found, key=lambda one: (one.waiting_share, one.running_share), default=None)
 

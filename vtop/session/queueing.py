@@ -13,12 +13,12 @@ histogram), gauges stand still. Under preemption waiting lies above (to wait aga
 time) and running below (it is in inference time). Gaps are left out, on both sides.
 
 Trend: Mann-Kendall on at most BATCHES means of waiting over equal stretches, since the latest gap and the latest
-change of vtop's own load. Queues remember, so neighbours are not independent: the variance is widened to that of an
-AR(1) series with the autocorrelation that is left when the best parabola is taken out (after Yue and Wang 2004; the
-bias of short series put right after Marriott and Pope 1954), by the less the more the series is in order anyway
-(1 - tau^4: what a smooth growth leaves is no noise). Growing or draining: p < ALPHA, Sen's slope times the stretch is
-at least RISE of the mean and 1 request, and the later half goes on the same way, so that a step which is over is no
-growth.
+change of vtop's own load (begun, warm, by hand); none in a server whose data are old, and none when nothing runs or
+waits any more. Queues remember, so neighbours are not independent: the variance is widened to that of an AR(1) series
+with the autocorrelation that is left when the best parabola is taken out (after Yue and Wang 2004; the bias of short
+series put right after Marriott and Pope 1954), by the less the more the series is in order anyway (1 - tau^4: what a
+smooth growth leaves is no noise). Growing or draining: p < ALPHA, Sen's slope times the stretch is at least RISE of the
+mean and 1 request, and the later half goes on the same way, so that a step which is over is no growth.
 
 Several servers: present and arrivals add up, stay is the mean over all. Requests, seconds. Source: vLLM
 v1/metrics/stats.py; J. D. C. Little 1961; H. B. Mann 1945; P. K. Sen 1968.
@@ -53,11 +53,11 @@ class Trend:
     p_value: float
 
 
-def queueing(window: Window, since_s: float = -math.inf) -> Queueing:
-    """since_s: when vtop's own load began or last changed."""
+def queueing(window: Window, present: Window) -> Queueing:
+    """present: what of the window is under the load of now and warm, that of the trend."""
     queue, e2e = window.sums(Quantity.QUEUE), window.sums(Quantity.E2E)
     share = queue[0] / e2e[0] if queue is not None and e2e is not None and e2e[0] > 0 else math.nan
-    word, slope_per_s, p_value = _trend(window, since_s)
+    word, slope_per_s, p_value = _trend(present)
     return Queueing(
         running=_little(window, Quantity.RUNNING, Quantity.INFERENCE, Quantity.INFERENCE),
         waiting=_little(window, Quantity.WAITING, Quantity.TTFT, Quantity.QUEUE),
@@ -106,9 +106,9 @@ def _of_one(
 # --- trend ------------------------------------------------------------------------------------------------------------
 
 
-def _trend(window: Window, since_s: float) -> tuple[str | None, float | None, float | None]:
+def _trend(window: Window) -> tuple[str | None, float | None, float | None]:
     """(growing, draining or steady; Sen's slope per second; p); None where there is too little to tell."""
-    window = Window(window.answering)
+    window, since_s = Window(window.answering), -math.inf
     for one in window.stretches:
         pieces = one.pieces
         if len(pieces) > 1:

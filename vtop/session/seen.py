@@ -28,6 +28,7 @@ class Seen:
         self.service, self.response = Spread(), Spread()
         self.itl, self.tpot, self.e2e = Spread(), Spread(), Spread()
         self.errors: Counter[str] = Counter()
+        self.said: dict[str, str] = {}  # what the first error of a class says, that says anything
         self.closed = 0  # that were sent and ended, warm-up included
         self.answered = 0  # of those, with their first token
         self.done = self.good = self.judged = 0
@@ -55,6 +56,8 @@ class Seen:
                 self.unfinished += 1
             else:
                 self.errors[request.error] += 1
+                if request.detail:
+                    self.said.setdefault(request.error, request.detail)
             for spread in (self.service, self.response, self.tpot, self.e2e):
                 spread.failed += 1
             return
@@ -77,6 +80,15 @@ class Seen:
         if slo and meets(request, slo):
             self.good += 1
             self.good_tokens += request.output_tokens or 0
+
+    @property
+    def failed(self) -> int:
+        return sum(self.errors.values())
+
+    @property
+    def over(self) -> int:
+        """Requests that are over, whichever way."""
+        return self.done + self.failed + self.unfinished
 
     def _spread_tokens(self, request: Request) -> None:
         """Count the tokens of a request, also of one that failed, at the instants at which they came."""

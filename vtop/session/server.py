@@ -6,6 +6,7 @@ negative.
 
 from __future__ import annotations
 
+import math
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
@@ -286,6 +287,15 @@ class ServerHistory:
 
     def outages_by(self, now_s: float) -> int:
         return bisect_right(self.outages, now_s, key=lambda outage: outage.t)
+
+    def began_s(self, now_s: float, unix_s: float) -> float:
+        """When the process of the latest page began, at the earliest; unix_s: the wall clock at second 0."""
+        last = self.visible(now_s) - 1
+        restart = bisect_right(self.restarts, last) - 1
+        before_s = self.at_s[self.restarts[restart] - 1] if restart >= 0 else -math.inf
+        started = self.total(Quantity.PROCESS_START)
+        began = started.at(last) if started is not None and last >= 0 else None
+        return max(before_s, began - unix_s) if began is not None else before_s
 
     def identity(self, now_s: float) -> Identity | None:
         place = bisect_right(self.identities, now_s, key=lambda identity: identity.t) - 1

@@ -51,7 +51,6 @@ from vtop.session.frame import (
     Count,
     EnginePart,
     Frame,
-    Gpus,
     Happening,
     LoadPart,
     Preemption,
@@ -60,7 +59,7 @@ from vtop.session.frame import (
     Status,
     View,
 )
-from vtop.session.load import LoadHistory, target_words
+from vtop.session.load import LoadHistory, ended_words, target_words
 from vtop.session.pressure import pressure
 from vtop.session.server import ServerHistory
 from vtop.session.stair import Stair, Step
@@ -190,8 +189,8 @@ class Session:
         known = self.servers[identity.server].identities
         before = next((one for one in reversed(known) if one.flags is not None), None)
         known.append(identity)
-        if before is not None and (said := started.changed(before, identity)) is not None:
-            self._happen(identity.t, identity.t, "flags", f"{self._who(identity.server)}started anew with {said}")
+        for said in started.changed(before, identity) if before is not None else ():
+            self._happen(identity.t, identity.t, "flags", self._who(identity.server) + said)
 
     def _apply_outage(self, outage: Outage) -> None:
         server = self.servers[outage.server]
@@ -203,9 +202,16 @@ class Session:
 
     def _apply_load(self, load: Load) -> None:
         self.load.apply_load(load)
-        words = {"begin": load.spec, "steady": "warm-up is over", "change": target_words(load)}
-        text = words.get(load.state, f"phase {load.phase + 1} ended: {load.reason or 'done'}")
-        self._happen(load.t, load.t, "phase", f"load {text}" if load.state == "begin" else text)
+        match load.state:
+            case "begin":
+                text = f"load {load.spec}"
+            case "steady":
+                text = "warm-up is over"
+            case "change":
+                text = target_words(load)
+            case _:
+                text = ended_words(load, self.load.phases[load.phase].seen(load.t))
+        self._happen(load.t, load.t, "phase", text)
 
     def _happen(self, t: float, at_s: float, kind: str, text: str) -> None:
         happening = Happening(at_s, kind, text)
@@ -225,9 +231,10 @@ class Session:
         pages = window(self.servers, now_s, view.window_s)
         happenings = self.happenings(now_s, HAPPENINGS_SHOWN)
         gpus = self.cards.part(now_s, view.window_s, local=any(target.local for target in self.start.servers))
-        servers = tuple(self._server(index, now_s, gpus) for index in range(len(self.servers)))
+        servers = tuple(self._server(index, now_s) for index in range(len(self.servers)))
         waiting = pages.gauge(Quantity.WAITING)
         preempted = pages.count(Quantity.PREEMPTIONS)
+        present = self._present(pages, now_s, servers, view)
         frame = Frame(
             now_s=now_s,
             unix_s=self.start.unix_s + now_s,
@@ -251,7 +258,7 @@ class Session:
             prompt_tokens=pages.count(Quantity.PROMPT_TOKENS),
             generation_tokens=pages.count(Quantity.GENERATION_TOKENS),
             iteration=latency.iteration(pages),
-            ttft=breakdown.ttft(pages, waiting),
+            ttft=breakdown.ttft(pages, waiting, present),
             latencies=latency.latencies(pages),
             prefix_cache=latency.prefix_cache(pages, preempted.in_window),
             preemption=_preemption(pages, preempted),
@@ -260,7 +267,7 @@ class Session:
             charts=charts.charts(self.servers, self.cards, _until(self._marks, now_s), now_s, view),
             load=self._load(now_s),
         )
-        frame = self._analysed(frame, pages)
+        frame = self._analysed(frame, pages, present)
         frame = replace(frame, pressure=self._pressure(pages, frame, view))
         return replace(frame, verdict=verdict(frame))
 
@@ -279,15 +286,25 @@ class Session:
 
     def started_with(self, server: int, now_s: float) -> StartedWith | None:
         """The command of a server as it was known by an instant."""
-        gpus = self.cards.part(now_s, 0.0, local=True)
-        return started.started_with(self.servers[server].identity(now_s), *_serving(gpus))
+        known = self.servers[server]
+        card = self.cards.served(known.began_s(now_s, self.start.unix_s), now_s)
+        return started.started_with(known.identity(now_s), *(card or (None, None)))
 
     def marks(self, kind: str) -> tuple[Happening, ...]:
         """All happenings of a kind that stand in the charts: restart, outage, mark."""
         return tuple(one for _, one in self._marks if one.kind == kind)
 
-    def _analysed(self, frame: Frame, pages: Window) -> Frame:
-        phase = self.load.latest(frame.now_s)
+    def _present(self, pages: Window, now_s: float, servers: Sequence[ServerPart], view: View) -> Window:
+        """The pages of a window that speak of now: under the load of now, of servers whose data are fresh, and none
+        where nothing runs or waits any more. Of a `whole` window, which is over, those under its last load."""
+        pages = pages.since(self.load.changed_s(now_s))
+        if view.whole:
+            return pages
+        fresh = {server for server, part in zip(self.servers, servers, strict=True) if part.status.fresh}
+        pages = Window(tuple(one for one in pages.stretches if one.server in fresh))
+        return pages if pages.now(Quantity.RUNNING) or pages.now(Quantity.WAITING) else Window(())
+
+    def _analysed(self, frame: Frame, pages: Window, present: Window) -> Frame:
         again = recompute.recompute(pages, frame.now_s, self._stairs, self._fits)
         return replace(
             frame,
@@ -299,7 +316,7 @@ class Session:
                 pages, recomputed_tokens=again.tokens, own_step_s=_own_step_s(frame.load, pages)
             ),
             account=account.account(pages, self.servers, self.load, frame.now_s),
-            queueing=queueing.queueing(pages, phase.settled_s(frame.now_s) if phase is not None else 0.0),
+            queueing=queueing.queueing(pages, present.since(self.load.settled_s(frame.now_s))),
             energy=energy.energy(pages, self.cards, self._idle_power, frame.now_s),
             growth=growth.growth(self._ladder, frame.ttft, frame.now_s),
             own_ttft=network.own_ttft(pages, self.servers, self.load.answered, frame.now_s),
@@ -311,7 +328,7 @@ class Session:
             return started.seats(one.server, one.server.at_s[one.first], frame.now_s, server.started, server.engines)
 
         tokens = frame.kv.pool_tokens, frame.account.input_tokens
-        return pressure(pages, *tokens, self.load, whole=view.whole, seats=seats)
+        return pressure(pages, self.servers, *tokens, self.load, whole=view.whole, seats=seats)
 
     def _load(self, now_s: float) -> LoadPart | None:
         """vtop's own load, with what the server's prefix cache gave during its phase."""
@@ -325,7 +342,7 @@ class Session:
         last = min(pages, bisect_right(server.at_s, part.begin_s + part.elapsed_s, 0, pages) + 1) - 1
         return replace(part, prefix_hit_tokens=hits.grown(first, last) if hits is not None and last >= first else None)
 
-    def _server(self, index: int, now_s: float, gpus: Gpus) -> ServerPart:
+    def _server(self, index: int, now_s: float) -> ServerPart:
         server = self.servers[index]
         pages = server.visible(now_s)
         last = pages - 1
@@ -333,15 +350,18 @@ class Session:
         began = server.total(Quantity.PROCESS_START)
         began_s = began.at(last) if began is not None and pages else None
         bad_lines = server.bad_lines.at(last) if pages else None
+        read = status.status(server, index, now_s)
         return ServerPart(
             index=index,
             url=server.target.url,
-            status=status.status(server, index, now_s),
+            status=read,
             local=server.target.local,
             models=identity.models if identity is not None and identity.models else server.models(last),
             version=identity.version if identity is not None else None,
             max_model_len=identity.max_model_len if identity is not None else None,
-            uptime_s=max(0.0, self.start.unix_s + now_s - began_s) if began_s is not None else None,
+            uptime_s=max(0.0, self.start.unix_s + now_s - began_s)
+            if began_s is not None and read.kind != "down"
+            else None,
             age_s=now_s - server.at_s[last] if pages else None,
             took_s=server.took_s[last] if pages else None,
             page_bytes=server.bytes[last] if pages else None,
@@ -351,14 +371,8 @@ class Session:
             restarts=bisect_right(server.restarts, last),
             engines=len(server.engines(Quantity.RUNNING, last)),
             note=identity.note if identity is not None else None,
-            started=started.started_with(identity, *_serving(gpus)),
+            started=self.started_with(index, now_s),
         )
-
-
-def _serving(gpus: Gpus) -> tuple[str | None, int | None]:
-    """Name and memory of a card that a watched server uses."""
-    serving = [card for card in gpus.cards if card.serving]
-    return (serving[0].name, serving[0].mem_total_bytes) if serving else (None, None)
 
 
 def _until(known: Sequence[tuple[float, Happening]], now_s: float) -> tuple[Happening, ...]:

@@ -72,18 +72,20 @@ def started_with(identity: Identity | None, card: str | None, memory_bytes: floa
     )
 
 
-def changed(before: Identity, now: Identity) -> str | None:
-    """How two commands on record differ, in words: --max-num-seqs 10 (was 128); None where they do not."""
+def changed(before: Identity, now: Identity) -> tuple[str, ...]:
+    """How two commands on record differ, a flag each: --max-num-seqs 128 → 10, new --enforce-eager."""
     was, flags = before.flags, now.flags
-    if was is None or flags is None or (was == flags and before.command == now.command):
-        return None
+    if was is None or flags is None:
+        return ()
     said = [
-        f"{typed(name, value)} ({f'was {flag_value(was[name])}' if name in was else 'new'})"
+        f"--{name} {flag_value(was[name])} → {flag_value(value)}" if name in was else f"new {typed(name, value)}"
         for name, value in flags.items()
         if was.get(name) != value
     ]
     said += [f"without {typed(name, value)}" for name, value in was.items() if name not in flags]
-    return ", ".join(said) or now.command
+    if before.command != now.command:
+        said.append(f"{before.command} → {now.command}")
+    return tuple(said)
 
 
 def seats(server: ServerHistory, begin_s: float, now_s: float, started: StartedWith | None, engines: int) -> int | None:

@@ -19,12 +19,15 @@ A flag is a hypothesis with its reason and the command that would test it, never
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from vtop import units
+from vtop.session import hint
 from vtop.session.analysis import Pressure, Verdict
 from vtop.session.frame import Frame
+from vtop.session.hint import Hint
+from vtop.session.started import FlagValue
 
 MOSTLY: Final = 0.5  # of the pages with waiting requests
 SEATED: Final = 0.7
@@ -106,7 +109,8 @@ def client(frame: Frame) -> Verdict | None:
     load = frame.load
     if load is None or load.state != "running" or load.limited is None:
         return None
-    return _says("client", [load.limited, "the numbers are the client's"], "workers", "one core is not enough for it")
+    more = Hint("workers", None)
+    return _says("client", [load.limited, "the numbers are the client's"], more, "one core is not enough for it")
 
 
 def frontend(frame: Frame) -> Verdict | None:
@@ -117,13 +121,8 @@ def frontend(frame: Frame) -> Verdict | None:
     said = [f"the API server takes {units.whole_percent(at.api_cpu_ratio)} of a core"]
     if frame.ttft.frontend_s is not None:
         said.append(f"frontend {units.seconds(frame.ttft.frontend_s)} of a TTFT of {units.seconds(frame.ttft.total_s)}")
-    return _says(
-        "frontend",
-        said,
-        "--api-server-count 2",
-        "a second API server process takes half of the tokenisation and streaming",
-        "vllm serve … --api-server-count 2",
-    )
+    why = "another API server process takes its share of the tokenisation and streaming"
+    return _says("frontend", said, hint.more_api_servers(_flags(frame, at)), why)
 
 
 def unadmitted(frame: Frame) -> Verdict | None:
@@ -135,7 +134,7 @@ def unadmitted(frame: Frame) -> Verdict | None:
     if frame.ttft.frontend_s is not None:
         said.append(f"frontend {units.seconds(frame.ttft.frontend_s)} of a TTFT of {units.seconds(frame.ttft.total_s)}")
     why = "requests wait before the engine: tokenisation, IPC or HTTP"
-    return _says("frontend", said, "--api-server-count 2", why, "vllm serve … --api-server-count 2")
+    return _says("frontend", said, hint.more_api_servers(_flags(frame, at)), why)
 
 
 def deferred(frame: Frame) -> Verdict | None:
@@ -173,25 +172,15 @@ def kv(frame: Frame) -> Verdict | None:
     if account.oversubscription is not None and account.oversubscription > 1:
         said.append(f"asked for {account.oversubscription:.1f} × the pool")
     fits, wasted = account.predicted_residents, _recompute_share(frame)
-    if at.preemptions and fits is not None and fits >= 1 and wasted is not None and wasted >= WASTED:
-        seats = math.floor(fits)
-        return _says(
-            "kv",
-            said,
-            f"--max-num-seqs {seats}",
-            f"recomputing takes {units.percent(wasted)} of the time, and {fits:.1f} requests of this length fit",
-            f"vllm serve … --max-num-seqs {seats}",
-        )
+    fewer = at.seats is None or (fits is not None and at.seats > fits)
+    if at.preemptions and fits is not None and fits >= 1 and fewer and wasted is not None and wasted >= WASTED:
+        why = f"recomputing takes {units.percent(wasted)} of the time, and {fits:.1f} requests of this length fit"
+        return _says("kv", said, hint.seats(max(1, math.floor(fits / _engines(frame, at)))), why)
     cost = (
         f"; recomputing takes only {units.percent(wasted)} of the time" if at.preemptions and wasted is not None else ""
     )
-    return _says(
-        "kv",
-        said,
-        "a larger pool: --gpu-memory-utilization, --kv-cache-dtype fp8",
-        f"more requests would reside, and throughput goes with them{cost}",
-        "vllm serve … --kv-cache-dtype fp8",
-    )
+    why = f"in a larger pool more requests would reside, and throughput goes with them{cost}"
+    return _says("kv", said, hint.larger_pool(_flags(frame, at)), why)
 
 
 def _recompute_share(frame: Frame) -> float | None:
@@ -217,16 +206,12 @@ def max_num_seqs(frame: Frame) -> Verdict | None:
         _kv_range(at),
     ]
     fits = frame.account.predicted_residents
-    more = int(min(2 * seats, fits) if fits is not None else 2 * seats)
-    if more <= seats:
+    engines = _engines(frame, at)
+    more = int((min(2 * seats, fits) if fits is not None else 2 * seats) / engines)
+    if more * engines <= seats:
         return _says("max-num-seqs", said)
-    return _says(
-        "max-num-seqs",
-        said,
-        f"--max-num-seqs {more}",
-        "the pool has room for more at once" + (f": {fits:.0f} of this length" if fits is not None else ""),
-        f"vllm serve … --max-num-seqs {more}",
-    )
+    why = "the pool has room for more at once" + (f": {fits:.0f} of this length" if fits is not None else "")
+    return _says("max-num-seqs", said, hint.seats(more), why)
 
 
 def token_budget(frame: Frame) -> Verdict | None:
@@ -243,13 +228,11 @@ def token_budget(frame: Frame) -> Verdict | None:
     ]
     if frame.ttft.prefill_s is not None:
         said.append(f"prefill {units.seconds(frame.ttft.prefill_s)}")
-    return _says(
-        "token-budget",
-        said,
-        "--max-num-batched-tokens",
-        "prompts take turns within the steps: larger steps raise throughput, smaller ones cut TTFT and the tail of ITL",
-        "vllm serve … --max-num-batched-tokens 2048",
+    why = (
+        "prompts take turns within the steps: larger steps raise throughput, smaller ones cut TTFT and the tail of ITL"
     )
+    started = frame.servers[at.server].started
+    return _says("token-budget", said, hint.other_budget(started.max_num_batched_tokens if started else None), why)
 
 
 def power(frame: Frame) -> Verdict | None:
@@ -314,7 +297,16 @@ def _kv_range(at: Pressure) -> str:
     return f"KV {units.whole_percent(at.kv_median_ratio)}" + (f" ({one}–{other})" if one != other else "")
 
 
-def _says(
-    limit: str, evidence: list[str], flag: str | None = None, why: str | None = None, command: str | None = None
-) -> Verdict:
+def _flags(frame: Frame, at: Pressure) -> Mapping[str, FlagValue]:
+    """On record of the server that the pressure is about."""
+    started = frame.servers[at.server].started
+    return started.flags if started is not None else {}
+
+
+def _engines(frame: Frame, at: Pressure) -> int:
+    return max(1, frame.servers[at.server].engines)
+
+
+def _says(limit: str, evidence: list[str], tried: Hint | None = None, why: str | None = None) -> Verdict:
+    flag, command = (tried.flag, tried.command) if tried is not None else (None, None)
     return Verdict(limit, " · ".join(evidence), tuple(evidence), flag, why, command)

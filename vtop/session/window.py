@@ -56,6 +56,15 @@ class Stretch:
         first = bisect_left(at_s, at_s[self.last] - seconds - 1e-9, self.first, self.last + 1)
         return replace(self, first=min(first, self.last))
 
+    def since(self, changed_s: float) -> Stretch | None:
+        """From an instant on, and since the latest restart: what stood on pages before it is another process's. None
+        where no page is left."""
+        restarts = self.server.restarts
+        begun = bisect_right(restarts, self.last)
+        first = max(self.first, restarts[begun - 1] if begun else 0)
+        first = bisect_left(self.server.at_s, changed_s, first, self.last + 1)
+        return replace(self, first=first) if first <= self.last else None
+
     def at_instant(self, track: Track, at_s: float) -> float | None:
         """The value that held at an instant; None before the first page and once the server had fallen silent."""
         page = bisect_right(self.server.at_s, at_s, 0, self.last + 1) - 1
@@ -77,6 +86,11 @@ class Window:
     def counted_s(self) -> float:
         """Of the stretch of which most is counted."""
         return max((one.counted_s for one in self.stretches), default=0.0)
+
+    def since(self, changed_s: float) -> Window:
+        """Its pages under one load and of one process: from an instant on, and since each server's latest restart."""
+        later = [one.since(changed_s) for one in self.stretches]
+        return Window(tuple(one for one in later if one is not None))
 
     def latest(self, seconds: float) -> Window:
         """The end of this window, at most so long."""

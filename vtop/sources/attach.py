@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from vtop import __version__
-from vtop.recording import LiveRecording, Note, Start, Target
+from vtop.recording import Identity, LiveRecording, Note, Start, Target
 from vtop.recording.events import FORMAT, Event
 from vtop.sources import command
 from vtop.sources.gpu import GpuSource
@@ -89,6 +89,8 @@ class Attachment:
 
     def _append(self, event: Event) -> None:
         self.recording.append(event)
+        if isinstance(event, Identity) and self.cards is not None:
+            self.cards.look_again()
 
     def clock(self) -> float:
         """Seconds since the session began."""

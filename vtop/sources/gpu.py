@@ -81,6 +81,10 @@ class GpuSource:
         threading.Thread(target=self.run, name="gpu", daemon=True).start()
         threading.Thread(target=self._watch, name="gpu-watch", daemon=True).start()
 
+    def look_again(self) -> None:
+        """A server has appeared, perhaps as another process: ask for its processes at the next reading."""
+        self._pids_due_s = -math.inf
+
     def stop(self) -> None:
         """Returns at once. A reading that hangs in the driver is left behind; it appends nothing any more."""
         self._stopped.set()
@@ -98,8 +102,8 @@ class GpuSource:
         if now_s < self._retry_at_s:
             return False
         if now_s >= self._pids_due_s:
+            self._pids_due_s = now_s + PIDS_EVERY_S  # first: another thread may want it at once meanwhile
             self._pids = self._server_pids()
-            self._pids_due_s = now_s + PIDS_EVERY_S
         with self._lock:
             self._asked_at_s = self._clock()
         try:

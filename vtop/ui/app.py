@@ -192,15 +192,16 @@ class VtopApp(App[None]):
         now_s = self.playhead.now()
         view = View(window_s=self._window_s, columns=screen.columns_for(self._board.size.width, self.only))
         self._drawn_at_s, self._drawn_clock, self._news = now_s, time.monotonic(), False
-        self.scene = Scene(self.session.frame(now_s, view), self.state_words())
+        frame = self.session.frame(now_s, view)
+        self.scene = Scene(frame, self.state_words(fresh=frame.status.fresh))
 
-    def state_words(self) -> str:
-        """What the playhead does, in a word or two."""
+    def state_words(self, *, fresh: bool = True) -> str:
+        """What the playhead does, in a word or two; the data being old, nothing is called live."""
         at = units.clock(self.playhead.now())
         if self.playhead.live:
             if self._live is None:
                 return f"■ end {at}" if self.session.finished else f"▶ growing {at}"
-            return f"● rec {at}" if self._live.saving_to else f"○ live {at}"
+            return f"● rec {at}" if self._live.saving_to else f"○ live {at}" if fresh else f"○ asking {at}"
         if self.playhead.paused:
             return f"‖ paused {at}"
         return f"▶ {self.playhead.speed:g}× {at}"

@@ -1,0 +1,49 @@
+"""A chart's scale has room for the number beside it, which is newer than its latest column: that one is complete."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from tests.draw import frames
+from tests.draw.test_panels import draw
+from tests.session.made import recorded
+from vtop.draw import chart
+from vtop.session.frame import View
+
+
+def test_stairs_have_room_for_what_came_since_their_last_column() -> None:
+    steps = chart.stairs((0.0, 20.0, 55.0), (0.0, 20.0, 35.0), 1, now=57.0)
+    assert steps.risen == "+57"
+    assert chart.stairs((0.0, 20.0, 55.0), (0.0, 20.0, 35.0), 1).risen == "+55"
+    assert chart.stairs((None, None), (None, None), 1, now=3.0).risen == ""
+
+
+@pytest.mark.parametrize("columns", [28, 60])
+@pytest.mark.parametrize("at_s", [12.0, 26.0, 63.0])
+def test_no_scale_ends_below_the_number_beside_it(at_s: float, columns: int) -> None:
+    frame = recorded("killed").frame(at_s, View(columns=columns))
+    lines = (draw("requests", frame, 78, 20) + "\n" + draw("tokens", frame, 78, 20)).splitlines()
+    seen = 0
+    for row in lines:
+        found = re.match(r" ?(running|waiting|preempt|out|in) +([\d,.]+)( /s)? .*?[↑+] ?([\d,.]+)$", row.rstrip())
+        if found is not None:
+            seen += 1
+            number, top = (float(found[k].replace(",", "")) for k in (2, 4))
+            assert top >= number, row
+    assert seen == 5
+
+
+def test_a_load_that_began_in_the_unfinished_column_scales_its_chart() -> None:
+    frame = frames.overload(44)
+    running = replace(frame.requests.running, now=640.0)
+    drawn = draw("requests", replace(frame, requests=replace(frame.requests, running=running)), 76, 20)
+    assert re.search(r"running +640 .*↑ 1,000", drawn)
+
+
+def test_a_rate_that_no_complete_column_has_reached_scales_its_chart() -> None:
+    frame = frames.overload(44)
+    asked = replace(frame.prompt_tokens, per_s=210_000.0)
+    assert re.search(r"\bin +210k /s .*↑ 500k", draw("tokens", replace(frame, prompt_tokens=asked), 76, 20))
