@@ -12,7 +12,8 @@ FOLDER = Path(__file__).parents[1] / "recordings"
 ALIKE = {
     "open_loop_again": "open_loop",
     "open_loop_seats48": "open_loop",
-    "overload_seqs12": "overload_seqs10",
+    "overload_seqs10": "overload_loaded",
+    "overload_seqs12": "overload_loaded",
     "repeat_first": "sweep",
     "repeat_second": "sweep",
     "sweep_again": "sweep",

@@ -17,7 +17,8 @@ from vtop.cli import main
 from vtop.engine import profile
 from vtop.recording import GpuReading
 
-PHASE = ("sweep", "--phase", "7")  # 64 in flight
+RUN = ("sweep", "--phase", "7")  # 64 in flight
+PHASE = (*RUN, "--no-pace")
 
 
 def asked(*words: str | Path) -> Result:
@@ -53,7 +54,7 @@ def seated(tmp_path: Path) -> Path:
 
 
 def test_the_models_own_error_stands_before_its_answer() -> None:
-    text = answered(*PHASE, "--max-num-seqs", "16")
+    text = answered(*RUN, "--max-num-seqs", "16")
     error, answer = text.index("How far off the model is"), text.index("With --max-num-seqs 16")
     assert error < answer
     assert "recorded   profile alone          error   at its pace          error" in text[error:answer]
@@ -63,7 +64,7 @@ def test_the_models_own_error_stands_before_its_answer() -> None:
 
 
 def test_the_profile_alone_is_asked_for() -> None:
-    text = answered(*PHASE, "--no-pace")
+    text = answered(*PHASE)
     assert "recorded   simulated" in text
     assert "to launch a step" not in text
 
@@ -129,14 +130,14 @@ def test_beyond_what_was_fitted_is_said() -> None:
 
 
 def test_the_same_question_has_the_same_answer_to_the_byte() -> None:
-    assert answered(*PHASE, "--max-num-seqs", "16") == answered(*PHASE, "--max-num-seqs", "16")
+    assert answered(*RUN, "--max-num-seqs", "16") == answered(*RUN, "--max-num-seqs", "16")
 
 
 # --- documents --------------------------------------------------------------------------------------------------------
 
 
 def test_json_holds_every_number_with_its_error_and_doubt() -> None:
-    found = document(*PHASE, "--max-num-seqs", "16", "--kv-tokens", "65536", "--slo", "ttft=800ms,tpot=50ms")
+    found = document(*RUN, "--max-num-seqs", "16", "--kv-tokens", "65536", "--slo", "ttft=800ms,tpot=50ms")
     (run,) = found["runs"]
     assert run["recorded_flags"] == {"max_num_seqs": 128, "kv_tokens": 86896, "max_num_batched_tokens": 8192}
     assert run["flags"] == {"max_num_seqs": 16, "kv_tokens": 65536, "max_num_batched_tokens": 8192}
@@ -154,7 +155,7 @@ def test_json_holds_every_number_with_its_error_and_doubt() -> None:
 
 
 def test_every_phase_is_answered_unless_one_is_asked_for() -> None:
-    assert [run["concurrency"] for run in document("sweep")["runs"]] == [1, 2, 4, 8, 16, 32, 64]
+    assert [run["concurrency"] for run in document("sweep", "--no-pace")["runs"]] == [1, 2, 4, 8, 16, 32, 64]
     assert [run["concurrency"] for run in document(*PHASE)["runs"]] == [64]
 
 

@@ -49,7 +49,7 @@ MISSED_AT_ITS_PACE = {  # launches that change within the run
     "output_per_s": (),
     "preemptions": ("open_loop, rate=24",),
 }
-ONE_FIT = pytest.mark.xdist_group("one fit")  # for all who ask for it
+EASY = ("rate=4 ", "rate=8 ", "rate=12 ", "rate=16 ")  # nothing queues: the profile alone is within 4 % of them
 BOUNDS = (("output_per_s", 0.05), ("ttft_s", 0.15), ("preemptions", 0.05))
 
 
@@ -64,8 +64,11 @@ def overloads() -> list[Run]:
 
 
 @pytest.fixture(scope="module")
-def fitted(sweep: list[Run]) -> Fit:
-    return fit([run for run in sweep if (run.load.concurrency or 0) <= 32])
+def as_shipped(sweep: list[Run]) -> Fit:
+    """The shipped profile as if it had just been fitted on the sweep up to 32 in flight."""
+    h200 = profile.load("h200-qwen2.5-7b")
+    compared = compare(sweep[:-1], h200.timing, h200.frontend, h200.shape)
+    return Fit(h200.timing, h200.frontend, h200.shape, compared, h200.spread)
 
 
 def held_against(fit: Fit, given: list[Run]) -> tuple[Compared, ...]:
@@ -86,17 +89,15 @@ def test_pages_alone_tell_the_load_too(overloads: list[Run]) -> None:
     assert pages.observed.preemptions == 37
 
 
-@ONE_FIT
-def test_fitted_up_to_32_in_flight_it_predicts_64_within_2_percent(fitted: Fit, sweep: list[Run]) -> None:
-    one = held_against(fitted, sweep[-1:])[0]
-    assert abs(one.error("e2e_s")) < 0.02
-    assert one.run.observed.span_s is not None
-    assert one.simulated.span_s == pytest.approx(one.run.observed.span_s, rel=0.02)
-
-
-@ONE_FIT
-def test_and_an_overload_within_4_percent(fitted: Fit, overloads: list[Run]) -> None:
-    for one in held_against(fitted, overloads):
+def test_fitted_up_to_32_in_flight_it_predicts_64_within_2_percent_and_an_overload_within_4(
+    sweep: list[Run], overloads: list[Run]
+) -> None:
+    fitted = fit(sweep[:-1])
+    more, *full = held_against(fitted, [sweep[-1], *overloads])
+    assert abs(more.error("e2e_s")) < 0.02
+    assert more.run.observed.span_s is not None
+    assert more.simulated.span_s == pytest.approx(more.run.observed.span_s, rel=0.02)
+    for one in full:
         assert abs(one.error("e2e_s")) < 0.04
         assert abs(one.simulated.preemptions - 37) <= 1
         if one.run.observed.span_s is not None:
@@ -111,19 +112,14 @@ def test_the_shipped_profile_gives_mean_ttft_within_10_percent(sweep: list[Run],
 
 
 @pytest.mark.parametrize("name", HELD_OUT)
-def test_recordings_that_no_fit_has_seen_are_predicted(name: str) -> None:
+def test_recordings_that_no_fit_has_seen_are_predicted_and_met_at_their_own_pace(name: str) -> None:
     """Throughput within 5 %, mean TTFT within 15 %, preemptions within 5 %: but for the runs that are named above."""
     h200 = profile.load("h200-qwen2.5-7b")
     for run in runs(RECORDINGS / name, HELD_OUT[name]):
         held_within(run, simulate(run, run.flags, h200).measured, MISSED)
-
-
-@pytest.mark.parametrize("name", HELD_OUT)
-def test_at_their_own_pace_they_are_met(name: str) -> None:
-    h200 = profile.load("h200-qwen2.5-7b")
-    for run in runs(RECORDINGS / name, HELD_OUT[name]):
-        here = at_pace(h200, pace_of(run, h200))
-        held_within(run, simulate(run, run.flags, here).measured, MISSED_AT_ITS_PACE)
+        if not any(easy in run.name for easy in EASY):
+            here = at_pace(h200, pace_of(run, h200))
+            held_within(run, simulate(run, run.flags, here).measured, MISSED_AT_ITS_PACE)
 
 
 def held_within(run: Run, simulated: Measured, missed: dict[str, tuple[str, ...]]) -> None:
@@ -142,9 +138,8 @@ def test_the_profile_of_a_4090_gives_what_was_published_of_its_overload(overload
     assert abs(overload.preemptions - 37) <= 1
 
 
-@ONE_FIT
-def test_a_profile_is_read_back_as_it_was_written(fitted: Fit, overloads: list[Run], tmp_path: Path) -> None:
-    made = profile.of_fit(fitted, "mine", 'an "own" card', held_out=held_against(fitted, overloads))
+def test_a_profile_is_read_back_as_it_was_written(as_shipped: Fit, overloads: list[Run], tmp_path: Path) -> None:
+    made = profile.of_fit(as_shipped, "mine", 'an "own" card', held_out=held_against(as_shipped, overloads))
     path = tmp_path / "mine.toml"
     path.write_text(profile.dump(made))
     read = profile.load(str(path))
@@ -154,9 +149,8 @@ def test_a_profile_is_read_back_as_it_was_written(fitted: Fit, overloads: list[R
     assert read.timing.bandwidth_bytes_s == pytest.approx(made.timing.bandwidth_bytes_s, rel=1e-5)
 
 
-@ONE_FIT
-def test_a_profile_says_its_residuals_its_range_and_what_it_assumes(fitted: Fit) -> None:
-    lines = "\n".join(profile.report(profile.of_fit(fitted, "mine", "a card")))
+def test_a_profile_says_its_residuals_its_range_and_what_it_assumes(as_shipped: Fit) -> None:
+    lines = "\n".join(profile.report(profile.of_fit(as_shipped, "mine", "a card")))
     assert "in flight 1–32" in lines
     assert "kv tokens 86,896" in lines
     assert "(assumed)" in lines

@@ -10,7 +10,10 @@ import pytest
 from tests.report import test_written
 from tests.report.chromium import Chromium, found
 
-pytestmark = pytest.mark.skipif(found() is None, reason="needs Chromium")
+pytestmark = [
+    pytest.mark.skipif(found() is None, reason="needs Chromium"),
+    pytest.mark.xdist_group("chromium"),  # started once
+]
 
 
 @pytest.fixture(scope="module")

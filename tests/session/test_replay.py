@@ -44,7 +44,7 @@ def check_seek_equals_fold(start: Start, events: list[AnyEvent], many: int) -> N
 @pytest.mark.parametrize("path", KINDS, ids=lambda path: path.stem)
 def test_seek_equals_fold(path: Path) -> None:
     start, events = read(path)
-    check_seek_equals_fold(start, events, 12 if len(events) < 1000 else 3)
+    check_seek_equals_fold(start, events, 12 if len(events) < 1000 else 2)
 
 
 @pytest.mark.parametrize("path", KINDS, ids=lambda path: path.stem)
@@ -54,7 +54,7 @@ def test_live_equals_replay_equals_fold(path: Path, tmp_path: Path) -> None:
     live = LiveRecording(start, lambda: now, tmp_path / "live.jsonl")
     screen = fold(live.start, [])
     shown: list[tuple[float, View, bytes]] = []
-    every = max(9, len(events) // (120 if len(events) < 1000 else 40))
+    every = max(9, len(events) // (120 if len(events) < 1000 else 15))
     for number, event in enumerate(events):
         now = event.t
         if isinstance(event, Event) and not isinstance(event, Start | End):
