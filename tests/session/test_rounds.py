@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtop.recording import Request
-from vtop.session.rounds import per_s, rounds
+from vtop.session.rounds import requests_per_s, rounds, tokens_per_s
 
 OUT = 256
 
@@ -27,14 +27,15 @@ def waves(count: int, concurrency: int, period_s: float, width_s: float) -> list
 def test_waves_give_what_they_are(width_s: float) -> None:
     found = rounds(ended(waves(7, 64, 2.92, width_s)), 64)
     assert len(found) == 5
-    assert per_s(found) == pytest.approx(64 * OUT / 2.92)
+    assert requests_per_s(found) == pytest.approx(64 / 2.92)
+    assert tokens_per_s(found) == pytest.approx(64 * OUT / 2.92)
 
 
 def test_a_straggler_moves_it_by_nothing() -> None:
     """As on a real H200: one request of the last full wave ended 0.9 s late, and so the last one was sent late."""
     at_s = waves(7, 64, 2.92, 0.3)
     at_s[6 * 64 - 1] += 0.9
-    assert per_s(rounds(ended(at_s), 64)) == pytest.approx(64 * OUT / 2.92)
+    assert tokens_per_s(rounds(ended(at_s), 64)) == pytest.approx(64 * OUT / 2.92)
 
 
 def test_what_came_after_no_more_were_sent_is_left_out() -> None:

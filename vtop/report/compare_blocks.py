@@ -22,7 +22,7 @@ from vtop.report.model import Phase, Report
 from vtop.report.numbers import Numbers, numbers
 from vtop.report.phases import Pages, Question
 from vtop.session.frame import View
-from vtop.session.rounds import Round, per_s
+from vtop.session.rounds import Round, requests_per_s, tokens_per_s
 from vtop.session.seen import Seen, seen_of
 from vtop.session.session import Session
 from vtop.session.spread import Spread
@@ -100,7 +100,7 @@ class Blocks:
     whole: tuple[Numbers, ...]
     steady: tuple[Numbers, ...]
     requests: Own | None
-    output_per_s: tuple[float, ...]
+    rates: dict[str, tuple[float, ...]]  # of vtop's own load, by number
 
 
 def rounds(place: Place, scope: str, *, own: bool) -> int:
@@ -138,7 +138,7 @@ def cut(place: Place, counts: Counts, *, own: bool) -> Blocks:
         whole=tuple(found[question] for question in whole),
         steady=tuple(found[question] for question in steady),
         requests=_own(_requests(place, counts.own)) if own else None,
-        output_per_s=_output(place, counts.sending) if own else (),
+        rates=_rates(place, counts.sending) if own else {},
     )
 
 
@@ -147,7 +147,7 @@ def drawn(number: Compared, blocks: Blocks, *, own: bool) -> tuple[int, compare_
     if number.scope == "own" or (own and number.latency is not None):
         return (blocks.requests.blocks, blocks.requests.of(number)) if blocks.requests is not None else None
     if own and number.scope == "sending":
-        rates = blocks.output_per_s
+        rates = blocks.rates.get(number.name, ())
         return (len(rates), compare_noise.of_sums(rates, [1.0] * len(rates))) if rates else None
     if number.sums is None:
         return None
@@ -239,18 +239,26 @@ def _closed(place: Place) -> tuple[Round, ...]:
     return place.of.session.load.phases[load.phase].rounds(place.of.session.end_s) if load is not None else ()
 
 
-def _output(place: Place, count: int) -> tuple[float, ...]:
+def _rates(place: Place, count: int) -> dict[str, tuple[float, ...]]:
+    """Tokens and requests a second of each block: of whole rounds, else of equal times."""
     sending, load = _sending(place), place.phase.load
     if sending is None or load is None or not count:
-        return ()
+        return {}
     if turns := _closed(place):
         cuts = [round(k * len(turns) / count) for k in range(count + 1)]
-        return tuple(per_s(turns[first:last]) for first, last in pairwise(cuts))
-    seen = place.of.session.load.seen(load.phase, place.of.session.end_s)
-    begin_s, end_s = sending
+        blocks = [turns[first:last] for first, last in pairwise(cuts)]
+        return {
+            "output_per_s": tuple(map(tokens_per_s, blocks)),
+            "finished_per_s": tuple(map(requests_per_s, blocks)),
+        }
+    (begin_s, end_s), now_s = sending, place.of.session.end_s
+    seen, phase = place.of.session.load.seen(load.phase, now_s), place.of.session.load.phases[load.phase]
     edges = [begin_s + k * (end_s - begin_s) / count for k in range(count + 1)]
     if seen is None:
-        return ()
+        return {}
     found = [seen.tokens_in.per_s(*edge) for edge in pairwise(edges)]
     known = [rate for rate in found if rate is not None]
-    return tuple(known) if len(known) == count else ()
+    if len(known) < count:
+        return {}
+    ended = [phase.ended_between(*edge) / (edge[1] - edge[0]) for edge in pairwise(edges)]
+    return {"output_per_s": tuple(known), "finished_per_s": tuple(ended)}

@@ -52,8 +52,8 @@ def value(number: Compared, phase: Phase, *, own: bool) -> Percentile:
     if number.scope == "own":
         found = phase.whole
         return None if found is None or not own else _own_value(number, found)
-    if number.scope == "sending":
-        return _output(phase, own=own)
+    if number.scope == "sending" and own:
+        return _own_rate(number, phase)
     of = phase.whole if number.scope == "whole" else phase.steady
     if of is None:
         return None
@@ -79,10 +79,10 @@ def count(number: Compared, phase: Phase, *, own: bool) -> float | None:
     return of.parts.n if number.name.startswith("parts.") else float(of.pages)
 
 
-def _output(phase: Phase, *, own: bool) -> float | None:
-    if own:
-        return phase.load.output_per_s if phase.load is not None else None
-    return phase.steady.generation_per_s if phase.steady is not None else None
+def _own_rate(number: Compared, phase: Phase) -> float | None:
+    if phase.load is None:
+        return None
+    return phase.load.output_per_s if number.name == "output_per_s" else phase.load.ended_per_s
 
 
 def _own_value(number: Compared, of: Numbers) -> float | None:
@@ -140,13 +140,22 @@ def _generated(of: Numbers) -> Sums | None:
 
 
 NUMBERS: Final[tuple[Compared, ...]] = (
-    Compared("output_per_s", "output tokens/s", "per_s", "higher", "sending", True, sums=_generated),
+    Compared(
+        "output_per_s",
+        "output tokens/s",
+        "per_s",
+        "higher",
+        "sending",
+        True,
+        value=lambda of: of.generation_per_s,
+        sums=_generated,
+    ),
     Compared(
         "finished_per_s",
         "requests/s",
         "per_s",
         "higher",
-        "steady",
+        "sending",
         True,
         value=lambda of: of.finished_per_s,
         sums=_finished,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from vtop.recording import Load
 from vtop.session.ended import Ended
-from vtop.session.rounds import Round, per_s, rounds
+from vtop.session.rounds import Round, requests_per_s, rounds, tokens_per_s
 from vtop.session.seen import Seen
 
 
@@ -40,7 +40,7 @@ class Phase:
         if concurrency is None or target is not self.begin:
             return ()
         if self._rounds[0] != ended:
-            self._rounds = ended, rounds(self.ended[:ended], concurrency)
+            self._rounds = ended, rounds(self.ended.bare(ended), concurrency)
         return self._rounds[1]
 
     def output_per_s(self, now_s: float) -> float | None:
@@ -50,7 +50,21 @@ class Phase:
         if end is None:
             return None
         found = self.rounds(now_s)
-        return per_s(found) if found else self.seen(now_s).tokens_in.per_s(*self.steady(end))
+        return tokens_per_s(found) if found else self.seen(now_s).tokens_in.per_s(*self.steady(end))
+
+    def ended_per_s(self, now_s: float) -> float | None:
+        """Requests that ended a second, over the same stretch."""
+        _, end = self.state(now_s)
+        if end is None:
+            return None
+        if found := self.rounds(now_s):
+            return requests_per_s(found)
+        begin_s, end_s = self.steady(end)
+        return self.ended_between(begin_s, end_s) / (end_s - begin_s) if end_s - begin_s >= 1.0 else None
+
+    def ended_between(self, begin_s: float, end_s: float) -> int:
+        """How many requests ended between two instants, by when their lines were written."""
+        return bisect_right(self.end_t, end_s) - bisect_right(self.end_t, begin_s)
 
     def settled_s(self, now_s: float) -> float:
         """Since when its load is what it is: begun, warm and not changed by hand, as known at an instant."""

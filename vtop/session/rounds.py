@@ -20,10 +20,11 @@ LEAST = 3  # rounds
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The output of as many requests as are in flight. Seconds of the session."""
+    """The ends of as many requests as are in flight. Seconds of the session."""
 
     begin_s: float
     end_s: float
+    requests: int
     output_tokens: int
 
 
@@ -32,12 +33,17 @@ def rounds(ended: Sequence[Request], concurrency: int) -> tuple[Round, ...]:
     known = sorted((one.end_s, one.output_tokens or 0) for one in ended if one.end_s is not None)
     edges = range((concurrency - 1) // 2, len(known) - concurrency, concurrency)
     found = tuple(
-        Round(known[first][0], known[last][0], sum(tokens for _, tokens in known[first + 1 : last + 1]))
+        Round(known[first][0], known[last][0], last - first, sum(tokens for _, tokens in known[first + 1 : last + 1]))
         for first, last in pairwise(edges)
     )
     return found if len(found) >= LEAST and found[-1].end_s > found[0].begin_s else ()
 
 
-def per_s(found: Sequence[Round]) -> float:
+def tokens_per_s(found: Sequence[Round]) -> float:
     """Output tokens a second over rounds that follow each other."""
     return sum(one.output_tokens for one in found) / (found[-1].end_s - found[0].begin_s)
+
+
+def requests_per_s(found: Sequence[Round]) -> float:
+    """Requests that ended, a second."""
+    return sum(one.requests for one in found) / (found[-1].end_s - found[0].begin_s)
