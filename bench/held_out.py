@@ -1,6 +1,6 @@
 """Holds the H200 profile against recordings that it was not fitted on, by itself and at their own pace; Markdown rows.
 
-usage: python -m bench.held_out [RECORDING [FLAG=N …]]
+usage: python bench/held_out.py [RECORDING [FLAG=N …]]
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.fit_profiles import HELD_OUT, recorded
+from fit_profiles import HELD_OUT, recorded  # type: ignore[import-not-found, unused-ignore]
+
 from vtop import units
 from vtop.engine import profile
 from vtop.engine.pace import pace_of
