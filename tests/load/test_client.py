@@ -179,6 +179,28 @@ async def test_a_big_request_is_sent_when_its_last_byte_is(monkeypatch: pytest.M
     assert len(server.requests[0]) == len(exchange.wire)
 
 
+async def test_a_request_is_sent_when_the_kernel_is_called_and_not_when_it_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On two cores the server that the call wakes may run first: its TTFT had come out longer than the client's."""
+    async with serving(monkeypatch.setattr, PLAIN) as server:
+        client = client_of(server)
+        await client.warm(1)
+        sockets: Any = vars(asyncio.selector_events)["_SelectorSocketTransport"]
+        write = sockets.write
+
+        def slow(transport: Any, data: bytes) -> None:
+            write(transport, data)
+            if b"POST" in data[:4]:
+                server.clock.now = 0.5
+
+        monkeypatch.setattr(sockets, "write", slow)
+        exchange = await ask(client)
+        client.abort()
+    assert exchange.sent_s == 0.0
+    assert (exchange.error, exchange.reading.first_s) == (None, 1.0)
+
+
 async def test_many_big_requests_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     payload = b'{"prompt":"' + b"x" * 300_000 + b'"}'
     async with serving(monkeypatch.setattr, PLAIN) as server:

@@ -157,7 +157,7 @@ class Request(Event, frozen=True, kw_only=True, tag="request"):
     phase: int  # -1: a trial before the phases, which shows what fields the server takes
     due_s: float | None = None  # by the schedule; in a closed loop when its slot was free
     admitted_s: float | None = None  # when it had a slot
-    sent_s: float | None = None  # its last byte was handed to the kernel
+    sent_s: float | None = None  # the call that handed its last byte to the kernel began
     connect_s: float | None = None  # how long its connection took; None for one kept alive
     headers_s: float | None = None
     first_s: float | None = None  # the read that brought the first token
