@@ -14,6 +14,7 @@ ALIKE = {
     "open_loop_seats48": "open_loop",
     "overload_seqs10": "overload_loaded",
     "overload_seqs12": "overload_loaded",
+    "pool7168": "sweep",
     "repeat_first": "sweep",
     "repeat_second": "sweep",
     "sweep_again": "sweep",
