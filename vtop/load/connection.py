@@ -91,7 +91,7 @@ class Connection(asyncio.BufferedProtocol):
             self._break("cancelled_at_end" if self._aborted else "reset", self._cut())
             return await self._over
         self._transport.write(exchange.wire)
-        self._look_whether_sent(self._read_s)  # before the call: after it, the server may have had this core for a while
+        self._look_whether_sent(self._read_s)  # after the call the server may have had this core for a while
         self._watch()
         try:
             return await self._over
