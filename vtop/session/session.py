@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from vtop import units
 from vtop.metrics.vllm import Quantity
@@ -62,8 +62,9 @@ from vtop.session.frame import (
 from vtop.session.load import LoadHistory, ended_words, target_words
 from vtop.session.pressure import pressure
 from vtop.session.server import ServerHistory
-from vtop.session.stair import Stair, Step
+from vtop.session.stair import Stair
 from vtop.session.started import StartedWith
+from vtop.session.story import Story
 from vtop.session.verdict import verdict
 from vtop.session.window import Stretch, Window, window
 
@@ -71,28 +72,6 @@ HAPPENINGS_SHOWN = 200
 
 # which server's status speaks for the session, gravest first
 _GRAVITY = ("down", "unhealthy", "blind", "frozen", "waiting", "busy", "idle")
-
-_MARKED = ("restart", "outage", "mark")  # kinds of happening that stand in the charts
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Preempted:
-    """A step of the stair that nobody has looked at yet: put into words when it is shown."""
-
-    stair: Stair
-    step: Step
-    who: str
-
-    def told(self) -> Happening:
-        event = self.stair.event(self.step)
-        words = f"{self.who}preempted {units.count(self.step.added)}"
-        if event.kv_before_ratio is not None:
-            words += f", KV {units.percent(event.kv_before_ratio)} → {units.percent(event.kv_after_ratio)}"
-        if event.running_before is not None:
-            words += f", running {units.count(event.running_before)} → {units.count(event.running_after)}"
-        if event.freed_tokens is not None:
-            words += f", {units.count(event.freed_tokens)} tokens freed"
-        return Happening(event.at_s, "preemption", words)
 
 
 class Session:
@@ -109,8 +88,7 @@ class Session:
         self._fits = {server: WriteFit(server) for server in self.servers}
         self._idle_power = energy.IdlePower(self.servers, self.cards)
         self._ladder = growth.Ladder(self.servers, self.load)
-        self._happenings: list[tuple[float, Happening | _Preempted]] = []  # with the t from which it is known
-        self._marks: list[tuple[float, Happening]] = []  # those of them that stand in the charts
+        self._story = Story()
 
     # --- what happened -------------------------------------------------------------------------------------------
 
@@ -168,7 +146,7 @@ class Session:
             self._happen(scrape.t, scrape.at_s, "note", f"{who}{lines} of /metrics not understood: {scrape.first_bad}")
         stair = self._stairs[server]
         for step in stair.take(page):
-            self._happenings.append((scrape.t, _Preempted(stair, step, who)))
+            self._story.preempted(scrape.t, stair, step, who)
         if page and not restarted:
             self._note_vanished(server, scrape, page, who)
 
@@ -214,10 +192,7 @@ class Session:
         self._happen(load.t, load.t, "phase", text)
 
     def _happen(self, t: float, at_s: float, kind: str, text: str) -> None:
-        happening = Happening(at_s, kind, text)
-        self._happenings.append((t, happening))
-        if kind in _MARKED:
-            self._marks.append((t, happening))
+        self._story.add(t, Happening(at_s, kind, text))
 
     def _who(self, server: int) -> str:
         return f"{self.start.servers[server].url}: " if len(self.servers) > 1 else ""
@@ -264,7 +239,7 @@ class Session:
             preemption=_preemption(pages, preempted),
             gpus=gpus,
             happenings=happenings,
-            charts=charts.charts(self.servers, self.cards, _until(self._marks, now_s), now_s, view),
+            charts=charts.charts(self.servers, self.cards, self._story.marks(now_s), now_s, view),
             load=self._load(now_s),
         )
         frame = self._analysed(frame, pages, present)
@@ -273,16 +248,7 @@ class Session:
 
     def happenings(self, now_s: float, most: int | None = None) -> tuple[Happening, ...]:
         """What was known by an instant; the latest `most` of it."""
-        known = self._happenings
-        seen = bisect_right(known, now_s, key=lambda one: one[0])
-        shown = []
-        for place in range(max(0, seen - most) if most is not None else 0, seen):
-            t, one = known[place]
-            if isinstance(one, _Preempted):
-                one = one.told()
-                known[place] = (t, one)
-            shown.append(one)
-        return tuple(shown)
+        return self._story.known(now_s, most)
 
     def started_with(self, server: int, now_s: float) -> StartedWith | None:
         """The command of a server as it was known by an instant."""
@@ -292,7 +258,7 @@ class Session:
 
     def marks(self, kind: str) -> tuple[Happening, ...]:
         """All happenings of a kind that stand in the charts: restart, outage, mark."""
-        return tuple(one for _, one in self._marks if one.kind == kind)
+        return tuple(one for one in self._story.marks() if one.kind == kind)
 
     def _present(self, pages: Window, now_s: float, servers: Sequence[ServerPart], view: View) -> Window:
         """The pages of a window that speak of now: under the load of now, of servers whose data are fresh, and none
@@ -373,11 +339,6 @@ class Session:
             note=identity.note if identity is not None else None,
             started=self.started_with(index, now_s),
         )
-
-
-def _until(known: Sequence[tuple[float, Happening]], now_s: float) -> tuple[Happening, ...]:
-    """What was known by an instant."""
-    return tuple(one for _, one in known[: bisect_right(known, now_s, key=lambda one: one[0])])
 
 
 def _gravest(servers: Sequence[ServerPart]) -> Status:
