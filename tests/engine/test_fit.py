@@ -49,7 +49,7 @@ MISSED_AT_ITS_PACE = {  # launches that change within the run
     "output_per_s": (),
     "preemptions": ("open_loop, rate=24",),
 }
-EASY = ("rate=4 ", "rate=8 ", "rate=12 ", "rate=16 ")  # nothing queues: the profile alone is within 4 % of them
+EASY = ("rate=4 ", "rate=8 ", "rate=12 ", "rate=16 ", "c=1 ", "c=4 ")  # hardly anything queues
 BOUNDS = (("output_per_s", 0.05), ("ttft_s", 0.15), ("preemptions", 0.05))
 
 

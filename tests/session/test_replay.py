@@ -248,7 +248,7 @@ def stories(draw: st.DrawFn) -> Log:
     return log
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(stories())
 def test_seek_equals_fold_whatever_happened(log: Log) -> None:
     check_seek_equals_fold(log.start, log.events, 6)
@@ -282,7 +282,7 @@ def check_columns_stand_still(log: Log, step_s: float, view: View) -> None:
         now_s += step_s
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 @given(stories().filter(lambda log: len(log.folders) == 1))
 def test_what_was_drawn_once_never_changes(log: Log) -> None:
     check_columns_stand_still(log, 0.7, View(window_s=20.0, columns=13))
