@@ -128,9 +128,9 @@ def _answer(at: int, answer: WhatIf) -> list[Section]:
             (
                 row.number.label,
                 _value(row, row.recorded),
-                *((_value(row, row.alone), _error(row, row.alone)) if at_its_pace else ()),
+                *((_value(row, row.alone), _error(row, row.alone_error, row.alone_ratio)) if at_its_pace else ()),
                 _value(row, row.before),
-                _error(row, row.before),
+                _error(row, row.error, row.error_ratio),
             )
             for row in rows
         ),
@@ -215,13 +215,12 @@ def _value(row: Row, value: float | None) -> str:
     return compare_words.value(row.number.unit, value)
 
 
-def _error(row: Row, simulated: float | None) -> str:
-    if simulated is None or row.recorded is None:
+def _error(row: Row, error: float | None, ratio: float | None) -> str:
+    if error is None:
         return units.UNKNOWN
-    off = simulated - row.recorded
     if row.number.unit == "ratio":
-        return f"{compare_words.percent(off)} points"
-    return f"{compare_words.percent(off / abs(row.recorded))} %" if row.recorded else _value(row, off)
+        return f"{compare_words.percent(error)} points"
+    return f"{compare_words.percent(ratio)} %" if ratio is not None else _value(row, error)
 
 
 def _doubts(at: int, remarks: Sequence[str]) -> Section:

@@ -11,6 +11,7 @@ from vtop.metrics.vllm import Quantity
 from vtop.recording import Request
 from vtop.session import kv
 from vtop.session.frame import View
+from vtop.session.network import timings_of
 from vtop.session.session import Session
 from vtop.session.window import Window, between
 
@@ -114,17 +115,11 @@ def _foreign(name: str, requests: Sequence[Request]) -> list[float]:
     found = []
     for request in requests:
         sent_s, first_s, last_s = (value or 0.0 for value in (request.sent_s, request.first_s, request.last_s))
-        queue_s = _queue_s(request)
+        queue_s, _ = timings_of(request) or (0.0, 0.0)
         whole = {"queue_s": queue_s, "prefill_s": first_s - sent_s - queue_s, "decode_s": last_s - first_s}
         whole |= {"inference_s": last_s - sent_s - queue_s}
         found.append(whole.get(name, last_s - sent_s))
     return found
-
-
-def _queue_s(request: Request) -> float:
-    """As the server's answer says; 0 where it does not."""
-    queue_ms = (request.timings or {}).get("queue_time_ms")
-    return queue_ms / 1e3 if isinstance(queue_ms, int | float) else 0.0
 
 
 def _mean(window: Window, quantity: Quantity, without: Sequence[float]) -> float:

@@ -52,7 +52,8 @@ class Row:
     number: Number
     recorded: float | None
     alone: float | None  # simulated with the recorded flags, by the profile alone
-    alone_ratio: float | None  # its error, as a share of the recorded value
+    alone_error: float | None
+    alone_ratio: float | None  # of the recorded value
     before: float | None  # and at the recording's own pace
     error: float | None
     error_ratio: float | None
@@ -268,7 +269,7 @@ def _row(number: Number, recorded: Measured, sides: tuple[Simulated, Simulated, 
     """sides: by the profile alone, at the recording's pace, and so with the new flags."""
     real = getattr(recorded, number.name)
     alone, one, other = (getattr(side.measured, number.name) for side in sides)
-    off = _less(one, real)
+    off, alone_off = _less(one, real), _less(alone, real)
     difference = _less(other, one)
     known = error_of(number, real, sides[1], profile)
     doubt = known.doubt(*sides[1:]) if known is not None and difference is not None else None
@@ -276,7 +277,8 @@ def _row(number: Number, recorded: Measured, sides: tuple[Simulated, Simulated, 
         number=number,
         recorded=real,
         alone=alone,
-        alone_ratio=_share(_less(alone, real), real),
+        alone_error=alone_off,
+        alone_ratio=_share(alone_off, real),
         before=one,
         error=off,
         error_ratio=_share(off, real),

@@ -251,14 +251,11 @@ def _rates(place: Place, count: int) -> dict[str, tuple[float, ...]]:
             "output_per_s": tuple(map(tokens_per_s, blocks)),
             "finished_per_s": tuple(map(requests_per_s, blocks)),
         }
-    (begin_s, end_s), now_s = sending, place.of.session.end_s
-    seen, phase = place.of.session.load.seen(load.phase, now_s), place.of.session.load.phases[load.phase]
-    edges = [begin_s + k * (end_s - begin_s) / count for k in range(count + 1)]
-    if seen is None:
+    phase = place.of.session.load.phases[load.phase]
+    tokens_in, (begin_s, end_s) = phase.seen(place.of.session.end_s).tokens_in, sending
+    edges = list(pairwise(begin_s + k * (end_s - begin_s) / count for k in range(count + 1)))
+    tokens = [rate for edge in edges if (rate := tokens_in.per_s(*edge)) is not None]
+    if len(tokens) < count:
         return {}
-    found = [seen.tokens_in.per_s(*edge) for edge in pairwise(edges)]
-    known = [rate for rate in found if rate is not None]
-    if len(known) < count:
-        return {}
-    ended = [phase.ended_between(*edge) / (edge[1] - edge[0]) for edge in pairwise(edges)]
-    return {"output_per_s": tuple(known), "finished_per_s": tuple(ended)}
+    ended = [phase.ended_between(*edge) / (edge[1] - edge[0]) for edge in edges]
+    return {"output_per_s": tuple(tokens), "finished_per_s": tuple(ended)}

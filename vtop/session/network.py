@@ -66,7 +66,7 @@ class Answered:
         ttft_s = request.first_s - request.sent_s
         self._ttft[-1] += ttft_s
         self._ttfts[-1] += 1
-        timings = _timings(request)
+        timings = timings_of(request)
         if timings is not None:
             self._timed[-1] += 1
             self._timed_client[-1] += ttft_s
@@ -176,7 +176,7 @@ def _server_ttft(one: Stretch) -> tuple[float, float]:
     return e2e[1], e2e[0] - inference[0] + prefill[0]
 
 
-def _timings(request: Request) -> tuple[float, float] | None:
+def timings_of(request: Request) -> tuple[float, float] | None:
     """(queue, prefill) in seconds, as the server's timing object says."""
     said = request.timings or {}
     queue_ms, prefill_ms = said.get("queue_time_ms"), said.get("time_to_first_token_ms")
