@@ -22,7 +22,7 @@ OPEN = 'tty=$1; shift; exec "$@" <"$tty" >"$tty" 2>"$tty"'
 
 def environment(**changes: str) -> dict[str, str]:
     own = {name: value for name, value in os.environ.items() if not name.startswith(("VTOP", "TEXTUAL", "LC_"))}
-    for name in ("NO_COLOR", "COLUMNS", "LINES", "LANG"):
+    for name in ("NO_COLOR", "COLUMNS", "LINES", "LANG", "PYTHONUNBUFFERED"):
         own.pop(name, None)
     return {**own, "TERM": "xterm-256color", "COLORTERM": "truecolor", "PYTHONPATH": str(ROOT), "LANG": "C.UTF-8",
             **changes}  # fmt: skip

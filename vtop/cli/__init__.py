@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,19 @@ class VtopGroup(click.Group):
             sys.exit(2)
         except click.Abort:  # ctrl-c
             sys.exit(130)
+        finally:
+            _give_up_what_nobody_reads()
+
+
+def _give_up_what_nobody_reads() -> None:
+    """What is still to be written to a terminal that has hung up: Python would end with 120 for it."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError as error:
+            if error.errno == errno.EIO:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @click.group(cls=VtopGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
