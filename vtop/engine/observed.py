@@ -9,7 +9,7 @@ from statistics import fmean
 from vtop.engine.measured import Answer
 from vtop.metrics.vllm import Quantity
 from vtop.recording import Request
-from vtop.session import kv
+from vtop.session.kv import pool_at
 from vtop.session.frame import View
 from vtop.session.network import timings_of
 from vtop.session.session import Session
@@ -143,7 +143,7 @@ def _seats(window: Window) -> tuple[int | None, int | None]:
     if not most:
         return None, None
     queued = [(running, kv_ratio) for running, waiting, kv_ratio in pages if waiting > 0]
-    prompt, tokens = window.mean(Quantity.REQUEST_PROMPT_TOKENS), kv.pool(one.server, one.last, None).tokens
+    prompt, tokens = window.mean(Quantity.REQUEST_PROMPT_TOKENS), pool_at(one.server, one.last, None).tokens
     full = min(FULL, 1.0 - prompt / tokens) if prompt and tokens else FULL
     seated = [kv_ratio for running, kv_ratio in queued if running == most and kv_ratio < full]
     shown = len(queued) >= QUEUED * len(pages) and len(seated) >= SEATED * len(queued)

@@ -21,7 +21,7 @@ from vtop.engine.shape import ModelShape, shape_of
 from vtop.metrics.vllm import Quantity
 from vtop.recording import FileRecording, Request
 from vtop.recording import Load as Phase
-from vtop.session import kv
+from vtop.session.kv import pool_at
 from vtop.session.session import Session
 from vtop.session.started import BUDGET, SEQS, StartedWith
 from vtop.session.window import Window, between
@@ -291,7 +291,7 @@ def _flags(session: Session, window: Window, told: Mapping[str, Any]) -> tuple[F
     if not window.stretches:
         return None
     stretch = window.stretches[0]
-    pool = kv.pool(stretch.server, stretch.last, None)
+    pool = pool_at(stretch.server, stretch.last, None)
     now_s = stretch.server.t[stretch.last]
     identity = stretch.server.identity(now_s) or stretch.server.identity(session.end_s)
     found: dict[str, Any] = {"enable_prefix_caching": bool(pool.prefix_caching)}

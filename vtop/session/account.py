@@ -37,7 +37,7 @@ from typing import Final
 
 from vtop.metrics.vllm import Quantity
 from vtop.recording import Load
-from vtop.session import kv
+from vtop.session.kv import Pool, pool_at
 from vtop.session.analysis import Expectation, KvAccount
 from vtop.session.load import LoadHistory
 from vtop.session.network import FOREIGN_SHARE
@@ -194,9 +194,9 @@ def _pool(window: Window, now_s: float) -> tuple[float | None, int | None]:
     return sum(sizes) if sizes and len(sizes) == len(pools) else None, pools[0].block_size if pools else None
 
 
-def _pool_of(one: Stretch, now_s: float) -> kv.Pool:
+def _pool_of(one: Stretch, now_s: float) -> Pool:
     identity = one.server.identity(now_s)
-    return kv.pool(one.server, one.last, identity.max_model_len if identity is not None else None)
+    return pool_at(one.server, one.last, identity.max_model_len if identity is not None else None)
 
 
 def _used(window: Window, now_s: float) -> list[float]:

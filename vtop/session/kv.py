@@ -35,7 +35,7 @@ class Pool:
     cache_dtype: str | None
 
 
-def pool(server: ServerHistory, last: int, max_model_len: int | None) -> Pool:
+def pool_at(server: ServerHistory, last: int, max_model_len: int | None) -> Pool:
     """The pool as it was on page `last`."""
     track = server.labels.get(Quantity.CACHE_CONFIG)
     by_engine: dict[str, dict[str, str]] = {}  # API servers that share an engine all tell of it
@@ -93,7 +93,7 @@ def kv(window: Window, now_s: float) -> Kv:
     sizes: list[float | None] = []
     for one in window.answering:
         identity = one.server.identity(now_s)
-        mine = pool(one.server, one.last, identity.max_model_len if identity is not None else None)
+        mine = pool_at(one.server, one.last, identity.max_model_len if identity is not None else None)
         latest = [track.at(one.last) for track in one.server.engines(Quantity.KV_USED, one.last).values()]
         engines = [ratio for ratio in latest if ratio is not None]
         ratios += engines

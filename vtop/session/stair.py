@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from vtop.metrics.vllm import Quantity
 from vtop.session.analysis import PreemptionEvent
-from vtop.session.kv import pool
+from vtop.session.kv import pool_at
 from vtop.session.server import ServerHistory
 from vtop.session.tracks import Track
 
@@ -272,7 +272,7 @@ class Stair:
         track = self._server.labels.get(Quantity.CACHE_CONFIG)
         series = track.at(page) if track is not None else None
         if series is not self._pool[0]:
-            tokens = pool(self._server, page, None).tokens
+            tokens = pool_at(self._server, page, None).tokens
             engines = max(1, len(self._server.engines(Quantity.KV_USED, page)))
             self._pool = (series, tokens / engines if tokens is not None else None)
         return self._pool[1]

@@ -17,7 +17,7 @@ from itertools import product
 from vtop.metrics.vllm import Quantity
 from vtop.session.cost import Cost, Parallel, Shape, cost
 from vtop.session.fit import Found, WriteFit
-from vtop.session.kv import pool
+from vtop.session.kv import pool_at
 from vtop.session.needed import needed
 from vtop.session.server import ServerHistory
 from vtop.session.window import Stretch
@@ -83,7 +83,7 @@ def tariff(one: Stretch, first: int, end: int, *, now_s: float, fit: WriteFit) -
 
 def _by_shape(server: ServerHistory, page: int, shape: Shape, found: Found) -> Cost | None:
     """What the shape says, in the parallel degrees that agree best with the fit; as it stands where there is none."""
-    dtype = pool(server, page, None).cache_dtype
+    dtype = pool_at(server, page, None).cache_dtype
     if found.both_bytes is None:
         return cost(shape, dtype)
     engines = max(1, len(server.engines(Quantity.RUNNING, page)))
