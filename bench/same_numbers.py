@@ -80,7 +80,7 @@ def main() -> int:
     asked_for = parser.parse_args()
     if asked_for.what == "compare":
         names = dict(pair.split("=") if "=" in pair else (pair, "") for pair in asked_for.renamed)
-        return compare(*asked_for.files, names)
+        return compare(asked_for.files[0], asked_for.files[1], names)
     paths = sorted(FOLDER.glob("*.jsonl*"))
     with ThreadPoolExecutor() as pool:
         found = {

@@ -11,13 +11,13 @@ import msgspec
 
 from vtop.cli import main
 from vtop.recording.events import FORMAT, Event, GpuReading
-from vtop.session.numbers import NUMBERS
+from vtop.session.glossary.numbers import NUMBERS
 
 ROOT = Path(__file__).resolve().parent.parent
 
 HEAD = """# Every number on the screen
 
-Made from the table in `vtop/session/numbers.py`, which the help screen reads too. Field names are those of
+Made from the table in `vtop/session/glossary/numbers.py`, which the help screen reads too. Field names are those of
 `vtop show --json` and `vtop --once --json`; seconds, bytes and ratios there.
 """
 

@@ -93,7 +93,7 @@ def test_the_core_opens_no_file_but_the_recording_s(path: Path) -> None:
 
 def test_the_core_loads_no_screen_and_no_network() -> None:
     code = (
-        "import vtop.session.session, vtop.session.numbers, sys;"
+        "import vtop.session.session, vtop.session.glossary.numbers, sys;"
         "print(*sorted(set(sys.modules) & {'textual', 'rich', 'httpx', 'pynvml', 'numpy', 'asyncio', 'socket'}))"
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

@@ -6,7 +6,7 @@ import pytest
 
 from vtop.load.phase import highest_percentile
 from vtop.samples import samples_needed
-from vtop.session.spread import Spread
+from vtop.session.load.exact_histogram import Spread
 
 TAILS = [(0.9, 44), (0.95, 90), (0.99, 459), (0.999, 4603), (0.9999, 46050)]
 

@@ -23,6 +23,7 @@ from vtop.session.analysis import (
     Tail,
     WallClock,
 )
+from vtop.session.bottleneck.verdict import verdict
 from vtop.session.frame import (
     Charts,
     Count,
@@ -43,7 +44,6 @@ from vtop.session.frame import (
     Status,
     Ttft,
 )
-from vtop.session.verdict import verdict
 
 CROWDED = Pressure(
     server=0,

@@ -18,8 +18,8 @@ from vtop.draw.panels import PANELS, chart_columns
 from vtop.draw.rows import LEFT, left
 from vtop.draw.screen import BODY, KEYS, arrange, assembled, columns_for, drawn, screen
 from vtop.session.frame import Frame, Points
-from vtop.session.numbers import NUMBERS
-from vtop.session.started import StartedWith
+from vtop.session.glossary.numbers import NUMBERS
+from vtop.session.history.server_config import StartedWith
 
 LOOKS = (looks.load("dark"), looks.load("light", ascii=True, colour=False), looks.load("ansi16"))
 SIZES = ((80, 24), (120, 36), (200, 60), (46, 19), (60, 15), (110, 30), (30, 5))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.report.loops import Flags, Loop, run
 from vtop.report.facts import facts
-from vtop.session.started import StartedWith
+from vtop.session.history.server_config import StartedWith
 
 SHORT = Loop(n=12)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from tests.session.made import Engine, Log, Server
 from vtop.recording import Identity
-from vtop.session.cost import Cost, cost
+from vtop.session.recompute.token_cost import Cost, cost
 
 SHAPE: dict[str, int | str] = {
     "torch_dtype": "bfloat16",

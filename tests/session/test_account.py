@@ -13,9 +13,9 @@ import pytest
 from tests.session.made import RECORDINGS, Log, Server, fold, read, recorded
 from vtop.metrics.vllm import Quantity
 from vtop.recording import Load, Request
-from vtop.session.account import Lengths, _growth, _waste
 from vtop.session.analysis import KvAccount
 from vtop.session.frame import View
+from vtop.session.kv.occupancy import Lengths, _growth, _waste
 from vtop.session.session import Session
 
 SWEEP = {1: 0.0, 2: 0.0, 4: -0.2, 8: -0.2, 16: -0.6}  # in flight: points that the highest page lies from the expected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vtop.session.cost import Cost, Parallel, cost
+from vtop.session.recompute.token_cost import Cost, Parallel, cost
 
 QWEN: dict[str, int | str] = {
     "torch_dtype": "bfloat16",

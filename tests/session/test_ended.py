@@ -6,11 +6,11 @@ import pytest
 
 from tests.session.made import Log, Server
 from vtop.recording import Request
-from vtop.session.distribution import of_window
-from vtop.session.ended import Ended
-from vtop.session.sampling import sampling
-from vtop.session.spread import Spread
-from vtop.session.window import window
+from vtop.session.history.sampling import sampling
+from vtop.session.history.window import window
+from vtop.session.load.compact_requests import Ended
+from vtop.session.load.distribution import of_window
+from vtop.session.load.exact_histogram import Spread
 
 
 def test_a_request_comes_back_as_it_was() -> None:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.session.made import Log, Server, card, recorded
 from vtop.recording import GpuReading, Target
 from vtop.session.analysis import Energy
-from vtop.session.cards import Card
-from vtop.session.energy import COUNTERS, READINGS
 from vtop.session.frame import View
+from vtop.session.hardware.energy import COUNTERS, READINGS
+from vtop.session.history.gpus import Card
 
 Reading = Callable[[int], list[GpuReading]]
 

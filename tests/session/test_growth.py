@@ -11,7 +11,7 @@ from tests.session.made import Log, Server, recorded
 from vtop.recording import Load
 from vtop.session.analysis import Growth, PhaseParts
 from vtop.session.frame import View
-from vtop.session.growth import crossing
+from vtop.session.latency.load_scaling import crossing
 from vtop.session.session import Session
 
 

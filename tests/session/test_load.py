@@ -11,8 +11,8 @@ from tests.session.made import Server, recorded
 from vtop.metrics.page import Folder
 from vtop.recording import Host, Load, Request, Start, Target, decode, encode
 from vtop.session.frame import LoadPart, Quantiles
+from vtop.session.load.exact_histogram import Spread
 from vtop.session.session import Session
-from vtop.session.spread import Spread
 
 START = Start(t=0.0, format=1, vtop="test", unix_s=1e9, servers=(Target(url="http://localhost:8000"),), interval_s=1.0)
 

@@ -11,8 +11,8 @@ from vtop.metrics.vllm import Quantity
 from vtop.recording import Load, Request
 from vtop.session.analysis import OwnTtft
 from vtop.session.frame import View
-from vtop.session.network import own_ttft
-from vtop.session.window import window
+from vtop.session.history.window import window
+from vtop.session.load.client_ttft import own_ttft
 
 SERVER_S = 0.31  # queue, prefill and frontend of a request
 BEGIN = Load(phase=0, state="begin", spec="c=4", shape="closed", concurrency=4)

@@ -10,8 +10,8 @@ import pytest
 from vtop.metrics import vllm
 from vtop.session import frame
 from vtop.session.frame import Frame
-from vtop.session.number import Number
-from vtop.session.numbers import NUMBERS
+from vtop.session.glossary.number import Number
+from vtop.session.glossary.numbers import NUMBERS
 
 
 def _parts(hint: object) -> list[type]:

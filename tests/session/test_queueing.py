@@ -10,8 +10,8 @@ import pytest
 
 from tests.session.made import Log, Server, recorded
 from vtop.session.analysis import Queueing
+from vtop.session.bottleneck.queueing import ALPHA, BATCHES, batches, sen, trend
 from vtop.session.frame import View
-from vtop.session.queueing import ALPHA, BATCHES, batches, sen, trend
 from vtop.session.session import Session
 
 Step = Callable[[int, Server], None]

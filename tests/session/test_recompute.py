@@ -14,8 +14,8 @@ from tests.session.scheduler import COST, SHAPE, Job, serve
 from tests.session.test_replay import check_seek_equals_fold
 from vtop.recording import Identity
 from vtop.session.analysis import Recompute
-from vtop.session.cost import Parallel, cost
 from vtop.session.frame import View
+from vtop.session.recompute.token_cost import Parallel, cost
 from vtop.session.session import Session
 
 WHOLE = View(window_s=100_000.0)

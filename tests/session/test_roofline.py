@@ -7,7 +7,7 @@ import pytest
 
 from tests.session.made import Log, Server, card, recorded
 from vtop.session.analysis import Roofline
-from vtop.session.peaks import peak
+from vtop.session.hardware.gpu_peaks import peak
 
 H200 = msgspec.structs.replace(card(), name="NVIDIA H200")
 

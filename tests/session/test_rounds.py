@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtop.recording import Request
-from vtop.session.rounds import requests_per_s, rounds, tokens_per_s
+from vtop.session.load.closed_loop import requests_per_s, rounds, tokens_per_s
 
 OUT = 256
 

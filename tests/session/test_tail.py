@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.session.made import Log, Server, recorded
-from vtop.session.tail import first_above
+from vtop.session.latency.itl_tail import first_above
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import pytest
 
 from tests.session.made import RECORDINGS, SMALL, Log, Server, card, fold, read
 from vtop.recording import Host, Load, Request
-from vtop.session import hint
 from vtop.session.analysis import Verdict
+from vtop.session.bottleneck import suggestions
+from vtop.session.bottleneck.verdict import TITLES
 from vtop.session.frame import View
+from vtop.session.history.server_config import FlagValue
 from vtop.session.session import Session
-from vtop.session.started import FlagValue
-from vtop.session.verdict import TITLES
 
 POOL = 'vllm:cache_config_info{engine="0",block_size="16",num_gpu_blocks="625",kv_cache_size_tokens="10000"} 1.0\n'
 WHOLE = View(window_s=3600.0, columns=10, whole=True)
@@ -311,7 +311,7 @@ def test_no_verdict_lacks_its_title_or_its_evidence() -> None:
     ],
 )
 def test_a_larger_pool_is_had_by_what_holds_it_small(flags: dict[str, FlagValue], flag: str, command: str) -> None:
-    found = hint.larger_pool(flags)
+    found = suggestions.larger_pool(flags)
     assert found.flag == flag
     assert len("try " + found.flag) <= 60
     fixed = next(iter(flags), "")
@@ -324,10 +324,10 @@ def test_a_pool_that_is_cut_by_a_flag_on_record_is_not_helped_by_more_memory() -
 
 
 def test_a_hint_names_another_value_than_the_one_on_record() -> None:
-    assert hint.more_api_servers({}).flag == "--api-server-count 2"
-    assert hint.more_api_servers({"api-server-count": 4}).flag == "--api-server-count 8"
-    assert hint.other_budget(None).command == "vllm serve … --max-num-batched-tokens 2048"
-    assert hint.other_budget(8192).command == "vllm serve … --max-num-batched-tokens 16384"
+    assert suggestions.more_api_servers({}).flag == "--api-server-count 2"
+    assert suggestions.more_api_servers({"api-server-count": 4}).flag == "--api-server-count 8"
+    assert suggestions.other_budget(None).command == "vllm serve … --max-num-batched-tokens 2048"
+    assert suggestions.other_budget(8192).command == "vllm serve … --max-num-batched-tokens 16384"
 
 
 def test_seats_to_try_are_those_of_one_engine() -> None:

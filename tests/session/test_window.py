@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.session.made import Log, Server
 from vtop.metrics.vllm import Quantity
+from vtop.session.history.tracks import Track
+from vtop.session.history.window import Window, between, window
 from vtop.session.session import Session
-from vtop.session.tracks import Track
-from vtop.session.window import Window, between, window
 
 
 def ran(pages: int = 21, *, without: range = range(0), restart: int | None = None, servers: int = 1) -> Session:

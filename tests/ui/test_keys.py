@@ -15,7 +15,7 @@ from vtop.draw import look as looks
 from vtop.draw import screen
 from vtop.recording import End, Mark, Start, decode
 from vtop.recording import recording as recordings
-from vtop.session.numbers import NUMBERS
+from vtop.session.glossary.numbers import NUMBERS
 from vtop.ui.app import VtopApp
 from vtop.ui.board import Board
 from vtop.ui.help import HelpScreen

@@ -17,7 +17,7 @@ from vtop.engine.whatif import Row, WhatIf, changes
 from vtop.report import compare_words
 from vtop.report.compare_parts import Difference, NumberPart
 from vtop.report.document import Block, Document, Facts, Finding, Findings, Section, Table, Text
-from vtop.session.started import typed
+from vtop.session.history.server_config import typed
 
 Answer = WhatIf | Search
 

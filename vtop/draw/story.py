@@ -8,8 +8,8 @@ from vtop import units
 from vtop.draw.flow import fits
 from vtop.draw.lines import Line, Phrase, Piece, blank, fitting, line, padded, phrases, width_of
 from vtop.draw.look import Look
+from vtop.session.bottleneck.verdict import TITLES
 from vtop.session.frame import Frame, Happening
-from vtop.session.verdict import TITLES
 
 # Kind of status -> sign, role. Red is for what needs a hand now.
 STATES: Final = {

@@ -13,8 +13,8 @@ from vtop.draw.look import Look
 from vtop.draw.rows import LEFT, Block, fixed, seen, shared, stacked
 from vtop.draw.story import verdict_role
 from vtop.session.analysis import Little
+from vtop.session.bottleneck.verdict import TITLES
 from vtop.session.frame import Frame
-from vtop.session.verdict import TITLES
 
 
 def why(frame: Frame, width: int, height: int, look: Look) -> list[Line]:

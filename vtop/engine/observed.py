@@ -9,11 +9,11 @@ from statistics import fmean
 from vtop.engine.measured import Answer
 from vtop.metrics.vllm import Quantity
 from vtop.recording import Request
-from vtop.session.kv import pool_at
 from vtop.session.frame import View
-from vtop.session.network import timings_of
+from vtop.session.history.window import Window, between
+from vtop.session.kv.pool import pool_at
+from vtop.session.load.client_ttft import timings_of
 from vtop.session.session import Session
-from vtop.session.window import Window, between
 
 PARTS = {
     "queue_s": Quantity.QUEUE,

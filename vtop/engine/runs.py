@@ -21,10 +21,10 @@ from vtop.engine.shape import ModelShape, shape_of
 from vtop.metrics.vllm import Quantity
 from vtop.recording import FileRecording, Request
 from vtop.recording import Load as Phase
-from vtop.session.kv import pool_at
+from vtop.session.history.server_config import BUDGET, SEQS, StartedWith
+from vtop.session.history.window import Window, between
+from vtop.session.kv.pool import pool_at
 from vtop.session.session import Session
-from vtop.session.started import BUDGET, SEQS, StartedWith
-from vtop.session.window import Window, between
 
 EVEN = 0.002  # lengths that differ by less than this share are one length
 THINK_AT_MOST_S = 0.1  # more is a change of the load, not its client

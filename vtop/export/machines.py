@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from vtop.export.spans import Values, counts, numbers, spans, whole
 from vtop.export.table import Cell, Column, Row, Table
 from vtop.metrics.vllm import Quantity
-from vtop.session.cards import Card
+from vtop.session.history.gpus import Card
+from vtop.session.history.tracks import Track
 from vtop.session.session import Session
-from vtop.session.tracks import Track
 
 ENGINES = Table(
     "engines",

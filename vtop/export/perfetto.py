@@ -28,8 +28,8 @@ from vtop.export.requests import Requests
 from vtop.export.timings import timings_of
 from vtop.metrics.vllm import Quantity
 from vtop.recording import AnyEvent, Recording, Request
+from vtop.session.history.tracks import Track
 from vtop.session.session import Session
-from vtop.session.tracks import Track
 
 Entry = dict[str, Any]
 Place = tuple[int, int]  # pid, tid

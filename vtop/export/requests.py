@@ -13,7 +13,7 @@ import msgspec
 from vtop.export.table import Column, Row, Table
 from vtop.export.timings import timings_of
 from vtop.recording import AnyEvent, Load, Request, Start
-from vtop.session.times import times_of
+from vtop.session.load.request_latency import times_of
 
 _STAMPS = (
     ("due_s", "by the schedule; in a closed loop its slot was free"),

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
 from vtop.export.table import Cell
-from vtop.session.tracks import HistogramTrack, Track
+from vtop.session.history.tracks import HistogramTrack, Track
 
 PAGES_AT_ONCE = 512
 

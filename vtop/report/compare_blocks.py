@@ -22,10 +22,10 @@ from vtop.report.model import Phase, Report
 from vtop.report.numbers import Numbers, numbers
 from vtop.report.phases import Pages, Question
 from vtop.session.frame import View
-from vtop.session.rounds import Round, requests_per_s, tokens_per_s
-from vtop.session.seen import Seen, seen_of
+from vtop.session.load.closed_loop import Round, requests_per_s, tokens_per_s
+from vtop.session.load.exact_histogram import Spread
+from vtop.session.load.request_stats import Seen, seen_of
 from vtop.session.session import Session
-from vtop.session.spread import Spread
 
 MOST: Final = 20  # blocks: more add little to what is known of the noise
 _EVERY: Final = 10**9  # points of a curve

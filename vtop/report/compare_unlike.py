@@ -18,7 +18,7 @@ from vtop.report.compare_blocks import Place, Recorded
 from vtop.report.compare_pairs import begun
 from vtop.report.numbers import counted
 from vtop.session.analysis import KvAccount
-from vtop.session.started import SEQS, flag_value
+from vtop.session.history.server_config import SEQS, flag_value
 
 LENGTHS: Final = 0.05  # mean lengths of what finished may differ by so much: a warm-up, a chance draw
 IN_FLIGHT: Final = 0.10

@@ -8,7 +8,7 @@ from vtop import units
 from vtop.report.figure import Figure, Panel, Point, Series
 from vtop.report.model import Report
 from vtop.report.words import HUES
-from vtop.session.distribution import Distribution
+from vtop.session.load.distribution import Distribution
 
 
 def latencies(report: Report) -> list[Figure]:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from vtop import units
 from vtop.report.model import Report
 from vtop.report.numbers import counted
-from vtop.session.started import BUDGET, SEQS, typed
+from vtop.session.history.server_config import BUDGET, SEQS, typed
 
 
 def facts(report: Report) -> tuple[tuple[str, str], ...]:

@@ -15,14 +15,14 @@ from functools import cache
 from vtop.recording import FileRecording, Recording
 from vtop.report.numbers import Numbers, numbers
 from vtop.report.phases import Pages, Question, Stretch, stretches
-from vtop.session import distribution
 from vtop.session.analysis import Growth, Staircase
 from vtop.session.charts import charts
-from vtop.session.distribution import Distribution
 from vtop.session.frame import Charts, Frame, GpuPart, Happening, Kv, LoadPart, ServerPart, View
-from vtop.session.sampling import Sampling, sampling
+from vtop.session.history.sampling import Sampling, sampling
+from vtop.session.history.window import window
+from vtop.session.load import distribution
+from vtop.session.load.distribution import Distribution
 from vtop.session.session import Session
-from vtop.session.window import window
 
 COLUMNS = 240  # of the figures of the whole session
 ZOOM_S = 140.0  # of the preemption cycle

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from vtop import units
 from vtop.errors import VtopError
 from vtop.metrics.vllm import Quantity
-from vtop.session.server import ServerHistory
+from vtop.session.history.server import ServerHistory
+from vtop.session.history.tracks import Track
 from vtop.session.session import Session
-from vtop.session.tracks import Track
 
 STEADY = 0.6  # of a phase, its middle
 

@@ -14,11 +14,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 
 from vtop.metrics.vllm import Quantity
-from vtop.session.breakdown import parts_of
-from vtop.session.cards import CardHistory
 from vtop.session.frame import Charts, Happening, Points, View
-from vtop.session.server import GAP_INTERVALS, ServerHistory
-from vtop.session.tracks import HistogramTrack, Track
+from vtop.session.history.gpus import CardHistory
+from vtop.session.history.server import GAP_INTERVALS, ServerHistory
+from vtop.session.history.tracks import HistogramTrack, Track
+from vtop.session.latency.ttft import parts_of
 
 _WORTH_A_COLUMN = 0.25  # a rate is shown when at least this share of its column is known
 

@@ -23,7 +23,7 @@ from vtop.session.analysis import (
     Verdict,
     WallClock,
 )
-from vtop.session.started import StartedWith
+from vtop.session.history.server_config import StartedWith
 
 Points = tuple[float | None, ...]  # one per chart column, oldest first; None is a gap
 

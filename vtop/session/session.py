@@ -26,27 +26,12 @@ from vtop.recording import (
     Scrape,
     Start,
 )
-from vtop.session import (
-    account,
-    breakdown,
-    charts,
-    energy,
-    growth,
-    kv,
-    latency,
-    network,
-    preemption,
-    queueing,
-    recompute,
-    roofline,
-    started,
-    status,
-    tail,
-    wallclock,
-)
+from vtop.session import charts
 from vtop.session.analysis import Pressure
-from vtop.session.cards import CardHistory
-from vtop.session.fit import WriteFit
+from vtop.session.bottleneck import queueing, status
+from vtop.session.bottleneck.evidence import pressure
+from vtop.session.bottleneck.verdict import verdict
+from vtop.session.event_log import Story
 from vtop.session.frame import (
     Count,
     EnginePart,
@@ -59,14 +44,19 @@ from vtop.session.frame import (
     Status,
     View,
 )
-from vtop.session.load import LoadHistory, ended_words, target_words
-from vtop.session.pressure import pressure
-from vtop.session.server import ServerHistory
-from vtop.session.stair import Stair
-from vtop.session.started import StartedWith
-from vtop.session.story import Story
-from vtop.session.verdict import verdict
-from vtop.session.window import Stretch, Window, window
+from vtop.session.hardware import energy, roofline
+from vtop.session.history import server_config
+from vtop.session.history.gpus import CardHistory
+from vtop.session.history.server import ServerHistory
+from vtop.session.history.server_config import StartedWith
+from vtop.session.history.window import Stretch, Window, window
+from vtop.session.kv import occupancy, pool, preemptions
+from vtop.session.kv.preemption_detector import Stair
+from vtop.session.latency import itl_tail, latencies, load_scaling, ttft
+from vtop.session.load import client_ttft
+from vtop.session.load.load import LoadHistory, ended_words, target_words
+from vtop.session.recompute import recompute, wall_clock
+from vtop.session.recompute.write_fit import WriteFit
 
 HAPPENINGS_SHOWN = 200
 
@@ -87,7 +77,7 @@ class Session:
         self._stairs = {server: Stair(server, number) for number, server in enumerate(self.servers)}
         self._fits = {server: WriteFit(server) for server in self.servers}
         self._idle_power = energy.IdlePower(self.servers, self.cards)
-        self._ladder = growth.Ladder(self.servers, self.load)
+        self._ladder = load_scaling.Ladder(self.servers, self.load)
         self._story = Story()
 
     # --- what happened -------------------------------------------------------------------------------------------
@@ -167,7 +157,7 @@ class Session:
         known = self.servers[identity.server].identities
         before = next((one for one in reversed(known) if one.flags is not None), None)
         known.append(identity)
-        for said in started.changed(before, identity) if before is not None else ():
+        for said in server_config.changed(before, identity) if before is not None else ():
             self._happen(identity.t, identity.t, "flags", self._who(identity.server) + said)
 
     def _apply_outage(self, outage: Outage) -> None:
@@ -229,13 +219,13 @@ class Session:
                 finished_by_reason=pages.by_part(Quantity.FINISHED, pages.delta),
                 rejected=pages.count_of_parts(Quantity.REJECTED),
             ),
-            kv=kv.kv(pages, now_s),
+            kv=pool.kv(pages, now_s),
             prompt_tokens=pages.count(Quantity.PROMPT_TOKENS),
             generation_tokens=pages.count(Quantity.GENERATION_TOKENS),
-            iteration=latency.iteration(pages),
-            ttft=breakdown.ttft(pages, waiting, present),
-            latencies=latency.latencies(pages),
-            prefix_cache=latency.prefix_cache(pages, preempted.in_window),
+            iteration=latencies.iteration(pages),
+            ttft=ttft.ttft(pages, waiting, present),
+            latencies=latencies.latencies(pages),
+            prefix_cache=latencies.prefix_cache(pages, preempted.in_window),
             preemption=_preemption(pages, preempted),
             gpus=gpus,
             happenings=happenings,
@@ -254,7 +244,7 @@ class Session:
         """The command of a server as it was known by an instant."""
         known = self.servers[server]
         card = self.cards.served(known.began_s(now_s, self.start.unix_s), now_s)
-        return started.started_with(known.identity(now_s), *(card or (None, None)))
+        return server_config.started_with(known.identity(now_s), *(card or (None, None)))
 
     def marks(self, kind: str) -> tuple[Happening, ...]:
         """All happenings of a kind that stand in the charts: restart, outage, mark."""
@@ -274,24 +264,26 @@ class Session:
         again = recompute.recompute(pages, frame.now_s, self._stairs, self._fits)
         return replace(
             frame,
-            staircase=preemption.staircase(pages, self._stairs),
+            staircase=preemptions.staircase(pages, self._stairs),
             recompute=again,
             roofline=roofline.roofline(pages, frame.gpus),
-            tail=tail.tail(pages),
-            wallclock=wallclock.wallclock(
+            tail=itl_tail.tail(pages),
+            wallclock=wall_clock.wallclock(
                 pages, recomputed_tokens=again.tokens, own_step_s=_own_step_s(frame.load, pages)
             ),
-            account=account.account(pages, self.servers, self.load, frame.now_s),
+            account=occupancy.account(pages, self.servers, self.load, frame.now_s),
             queueing=queueing.queueing(pages, present.since(self.load.settled_s(frame.now_s))),
             energy=energy.energy(pages, self.cards, self._idle_power, frame.now_s),
-            growth=growth.growth(self._ladder, frame.ttft, frame.now_s),
-            own_ttft=network.own_ttft(pages, self.servers, self.load.answered, frame.now_s),
+            growth=load_scaling.growth(self._ladder, frame.ttft, frame.now_s),
+            own_ttft=client_ttft.own_ttft(pages, self.servers, self.load.answered, frame.now_s),
         )
 
     def _pressure(self, pages: Window, frame: Frame, view: View) -> Pressure | None:
         def seats(one: Stretch) -> int | None:
             server = frame.servers[self.servers.index(one.server)]
-            return started.seats(one.server, one.server.at_s[one.first], frame.now_s, server.started, server.engines)
+            return server_config.seats(
+                one.server, one.server.at_s[one.first], frame.now_s, server.started, server.engines
+            )
 
         tokens = frame.kv.pool_tokens, frame.account.input_tokens
         return pressure(pages, self.servers, *tokens, self.load, whole=view.whole, seats=seats)

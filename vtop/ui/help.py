@@ -11,7 +11,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from vtop.session.numbers import NUMBERS
+from vtop.session.glossary.numbers import NUMBERS
 from vtop.ui.keys import KEYS
 
 

@@ -1,0 +1,1 @@
+"""Which limit binds, on what evidence, and what to try against it."""

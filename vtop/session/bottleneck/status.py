@@ -1,0 +1,99 @@
+"""How well a server is being read, in one word and one sentence.
+
+waiting    no page yet                    down   it answered before and does not now
+unhealthy  /metrics answers, /health does not say 200: the numbers may be those of a dead engine
+blind      a page without vLLM's series   frozen requests run and no counter has moved for a while
+idle       no request runs or waits       busy   requests run or wait, or ran since the page before
+"""
+
+from __future__ import annotations
+
+from vtop import units
+from vtop.metrics.vllm import Quantity
+from vtop.session.frame import Status
+from vtop.session.history.server import ServerHistory
+
+FROZEN_AFTER_S = 5.0  # vLLM's gauges stand still after a mass abort; a long prefill also looks like this
+
+_HINTS = {
+    "refused": "nothing listens there yet; vtop goes on trying",
+    "timeout": "it listens and does not answer",
+    "dns": "check the host name",
+    "tls": "see --ca-file and --insecure",
+    "status": "",
+    "parse": "is this the port of a vLLM server?",
+    "reset": "the connection was cut",
+    "size": "the page is larger than vtop reads",
+}
+
+
+def status(server: ServerHistory, index: int, now_s: float) -> Status:
+    pages, outages = server.visible(now_s), server.outages_by(now_s)
+    latest_page_t = server.t[pages - 1] if pages else None
+    latest = server.outages[outages - 1] if outages else None
+    failing = latest is not None and (latest_page_t is None or latest.t > latest_page_t)
+    url = server.target.url
+    if latest_page_t is None:
+        if latest is None:
+            return Status("waiting", f"asking {url} …", index, fresh=False)
+        hint = _HINTS.get(latest.reason, "")
+        why = f"{latest.detail or latest.reason}" + (f" ({hint})" if hint else "")
+        return Status("waiting", f"waiting for {url}: try {outages}, {why}", index, fresh=False)
+    last = pages - 1
+    age_s = now_s - server.at_s[last]
+    if failing and latest is not None:
+        tries = tries_since(server, now_s)
+        said = f"no answer for {units.seconds(age_s)}: {latest.detail or latest.reason} (try {tries})"
+        return Status("down", said, index, fresh=False)
+    if age_s > server.patience_s(last):
+        return Status("down", f"no answer for {units.seconds(age_s)}", index, fresh=False)
+    health = server.health.at(last)
+    if health not in (None, 200):
+        word = "no answer" if health == 0 else str(health)
+        said = f"/health says {word}: the engine may be dead, these are its last values"
+        return Status("unhealthy", said, index, fresh=False)
+    if not server.is_vllm(last):
+        return Status("blind", _why_blind(server, last, now_s), index)
+    return _at_work(server, index, last)
+
+
+def tries_since(server: ServerHistory, now_s: float) -> int:
+    """Attempts that failed since the latest page."""
+    pages, outages = server.visible(now_s), server.outages_by(now_s)
+    since = server.t[pages - 1] if pages else -1.0
+    return outages - server.outages_by(since)
+
+
+def _at_work(server: ServerHistory, index: int, last: int) -> Status:
+    running = _now(server, Quantity.RUNNING, last)
+    waiting = _now(server, Quantity.WAITING, last)
+    moved = server.last_progress(last)
+    if not running and not waiting:
+        if last > 0 and moved == last:  # short requests, one after another: none runs while the page is made
+            return Status("busy", "no request runs at this instant, tokens came since the page before", index)
+        said = "no request runs or waits" if running is not None else "no request since the server started"
+        return Status("idle", f"idle: {said}", index)
+    still_s = server.at_s[last] - server.at_s[moved if moved is not None else 0]
+    if still_s >= FROZEN_AFTER_S:
+        said = (
+            f"no token for {units.seconds(still_s)} with {units.count(running)} running: "
+            "a long prefill, or gauges that froze when all requests were aborted"
+        )
+        return Status("frozen", said, index, fresh=False)
+    used = _now(server, Quantity.KV_USED, last)
+    said = f"{units.count(running)} running, {units.count(waiting)} waiting"
+    return Status("busy", said + (f", KV {units.percent(used)}" if used is not None else ""), index)
+
+
+def _why_blind(server: ServerHistory, last: int, now_s: float) -> str:
+    identity = server.identity(now_s)
+    if identity is not None and identity.version is not None:
+        return "no vLLM series on /metrics: the server runs with --disable-log-stats"
+    if server.total(Quantity.PROCESS_START) is not None:
+        return "/metrics answers without vLLM series: not a vLLM server, or one with --disable-log-stats"
+    return "/metrics answers without vLLM series: not a vLLM server's port?"
+
+
+def _now(server: ServerHistory, quantity: Quantity, last: int) -> float | None:
+    track = server.total(quantity)
+    return track.at(last) if track is not None else None

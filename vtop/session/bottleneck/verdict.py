@@ -1,0 +1,314 @@
+"""The verdict: which limit binds now, in one sentence with its evidence, and which flag would help.
+
+Each rule is a function of the frame that is otherwise complete, so it judges by the numbers that are on the screen;
+it answers None without its evidence, and the first that answers speaks. What may bind, in the order asked:
+
+    the data      no page, old, dead engine, another server, asleep: status.py has said it
+    stuck         requests run or wait and nothing moves; prefilling: no token comes, but KV or work counters move
+    frontend      the API server's process has no more of its core to give, or requests sent are not in the engine yet
+    kv            where requests waited, the next one did not fit into the pool; or requests were preempted
+    max-num-seqs  where requests waited, running stood at its highest and the pool had room
+    token-budget  where requests waited, there were seats and room: prefill takes its turn within the steps
+    client        vtop's own load cannot keep up
+    power         the clock is held down by the power limit
+    none          requests run, nobody waits: under-loaded
+
+A flag is a hypothesis with its reason and the command that would test it, never a promise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from vtop import units
+from vtop.session.analysis import Pressure, Verdict
+from vtop.session.bottleneck import suggestions
+from vtop.session.bottleneck.suggestions import Hint
+from vtop.session.frame import Frame
+from vtop.session.history.server_config import FlagValue
+
+MOSTLY: Final = 0.5  # of the pages with waiting requests
+SEATED: Final = 0.7
+QUEUED: Final = 0.3  # of all pages: less is a queue that comes and goes
+STILL_S: Final = 5.0
+CPU_FULL: Final = 0.9  # of one core
+POWERED: Final = 0.5  # of the readings
+HOT: Final = 0.9  # of the power limit
+FEW: Final = 5  # pages
+MOSTLY_FULL: Final = 0.85  # of the pool
+WASTED: Final = 0.1  # of the time
+SLOWED: Final = 0.98  # of the maximum clock
+_WORDS: Final = {  # of a status that leaves nothing to judge
+    "waiting": "waiting",
+    "down": "stale",
+    "unhealthy": "stale",
+    "blind": "unknown",
+}
+TITLES: Final = {
+    "kv": "KV POOL BINDS",
+    "max-num-seqs": "MAX-NUM-SEQS BINDS",
+    "token-budget": "TOKEN BUDGET BINDS",
+    "deferred": "DEFERRED",
+    "power": "POWER BINDS",
+    "frontend": "FRONTEND BINDS",
+    "client": "CLIENT BINDS",
+    "none": "NOTHING BINDS",
+    "idle": "IDLE",
+    "asleep": "ASLEEP",
+    "prefilling": "PREFILLING",
+    "stuck": "STUCK",
+    "stale": "STALE",
+    "waiting": "WAITING",
+    "unknown": "NOT KNOWN",
+}
+
+
+def verdict(frame: Frame) -> Verdict:
+    """The first rule with its evidence, or that nothing is known."""
+    for rule in RULES:
+        found = rule(frame)
+        if found is not None:
+            return found
+    at = frame.pressure
+    few = at is not None and at.pages < FEW
+    return _says("unknown", ["too few pages yet to tell" if few else "no rule has its evidence"])
+
+
+def unread(frame: Frame) -> Verdict | None:
+    """There is no page, an old one, one of a dead engine or one without vLLM's series."""
+    kind, said = frame.status.kind, frame.status.sentence
+    return _says(_WORDS[kind], [said.removeprefix(kind).lstrip(": ")]) if kind in _WORDS else None
+
+
+def asleep(frame: Frame) -> Verdict | None:
+    at = frame.pressure
+    return _says("asleep", ["the engine sleeps: its weights are offloaded"]) if at is not None and at.asleep else None
+
+
+def stuck(frame: Frame) -> Verdict | None:
+    """No token for a while: a long prefill where anything of the engine moves, stuck where nothing does."""
+    at = frame.pressure
+    if at is None or at.silent_s is None or at.still_s is None or at.silent_s < STILL_S:
+        return None
+    counts = f"{units.count(frame.requests.running.now)} running, {units.count(frame.requests.waiting.now)} waiting"
+    if at.still_s < STILL_S:
+        return _says("prefilling", [f"for {units.seconds(at.silent_s)}: no token, but the engine moves", counts])
+    why = "a prefill that shows nothing, an engine that hangs, or gauges left behind when all requests were aborted"
+    return _says("stuck", [f"nothing moved for {units.seconds(at.still_s)}", counts, why])
+
+
+def idle(frame: Frame) -> Verdict | None:
+    at = frame.pressure
+    return _says("idle", [frame.status.sentence.removeprefix("idle: ")]) if at is not None and at.idle else None
+
+
+def client(frame: Frame) -> Verdict | None:
+    """vtop's own load is what limits."""
+    load = frame.load
+    if load is None or load.state != "running" or load.limited is None:
+        return None
+    more = Hint("workers", None)
+    return _says("client", [load.limited, "the numbers are the client's"], more, "one core is not enough for it")
+
+
+def frontend(frame: Frame) -> Verdict | None:
+    """The API server's process is at the end of its core."""
+    at = frame.pressure
+    if at is None or not at.running_share or at.api_cpu_ratio is None or at.api_cpu_ratio < CPU_FULL:
+        return None
+    said = [f"the API server takes {units.whole_percent(at.api_cpu_ratio)} of a core"]
+    if frame.ttft.frontend_s is not None:
+        said.append(f"frontend {units.seconds(frame.ttft.frontend_s)} of a TTFT of {units.seconds(frame.ttft.total_s)}")
+    why = "another API server process takes its share of the tokenisation and streaming"
+    return _says("frontend", said, suggestions.more_api_servers(_flags(frame, at)), why)
+
+
+def unadmitted(frame: Frame) -> Verdict | None:
+    """Most requests that vtop sent are, page after page, not in the engine: in the frontend, or on their way."""
+    at = frame.pressure
+    if at is None or at.outside_share is None or at.outside_share < MOSTLY:
+        return None
+    said = [f"{units.whole_percent(at.outside_share)} of the requests sent are not in the engine yet"]
+    if frame.ttft.frontend_s is not None:
+        said.append(f"frontend {units.seconds(frame.ttft.frontend_s)} of a TTFT of {units.seconds(frame.ttft.total_s)}")
+    why = "requests wait before the engine: tokenisation, IPC or HTTP"
+    return _says("frontend", said, suggestions.more_api_servers(_flags(frame, at)), why)
+
+
+def deferred(frame: Frame) -> Verdict | None:
+    """What waits is held back by its own needs: an adapter's slot, a grammar, remote KV."""
+    at = frame.pressure
+    if at is None or at.deferred_share is None or at.deferred_share < MOSTLY or at.waiting_share < QUEUED:
+        return None
+    waiting = frame.requests.waiting.now or 0.0
+    said = f"{units.count(at.deferred_share * waiting)} of {units.count(waiting)} waiting requests are deferred"
+    return _says("deferred", [f"{said}: a LoRA slot, a grammar or remote KV is not ready"])
+
+
+def kv(frame: Frame) -> Verdict | None:
+    """Where requests waited the next one did not fit, or requests were preempted in a pool that stays full.
+
+    Fewer seats would end preemptions, and with them the recomputing; they also lower how many run. So they are offered
+    only where recomputing takes a share of the time that is worth it: on an H200 ten seats instead of the 11 to 14
+    residents of an overload ended 37 preemptions, which had taken 3 % of the time, and cost 21 % of the throughput
+    (recordings overload_loaded and overload_seqs10).
+    """
+    at = frame.pressure
+    if at is None or at.kv_high_ratio is None:
+        return None
+    crowded = at.waiting_share >= QUEUED and (at.kv_full_share or 0.0) >= MOSTLY
+    if not crowded and not (at.preemptions and (at.kv_median_ratio or 0.0) >= MOSTLY_FULL):
+        return None
+    account, running = frame.account, at.running_median
+    present = account.nominal.concurrency if account.nominal is not None else None
+    said = []
+    if running is not None and present is not None and present > running:
+        said.append(f"{units.count(running)} of {units.count(present)} requests resident")
+    said.append(_kv_range(at))
+    if at.preemptions:
+        said.append(f"{_many(at.preemptions, 'preemption')} in {units.seconds(at.seconds)}")
+    if account.oversubscription is not None and account.oversubscription > 1:
+        said.append(f"asked for {account.oversubscription:.1f} × the pool")
+    fits, wasted = account.predicted_residents, _recompute_share(frame)
+    fewer = at.seats is None or (fits is not None and at.seats > fits)
+    if at.preemptions and fits is not None and fits >= 1 and fewer and wasted is not None and wasted >= WASTED:
+        why = f"recomputing takes {units.percent(wasted)} of the time, and {fits:.1f} requests of this length fit"
+        return _says("kv", said, suggestions.seats(max(1, math.floor(fits / _engines(frame, at)))), why)
+    cost = (
+        f"; recomputing takes only {units.percent(wasted)} of the time" if at.preemptions and wasted is not None else ""
+    )
+    why = f"in a larger pool more requests would reside, and throughput goes with them{cost}"
+    return _says("kv", said, suggestions.larger_pool(_flags(frame, at)), why)
+
+
+def _recompute_share(frame: Frame) -> float | None:
+    """Of the window's time, idle time left out."""
+    clock = frame.wallclock
+    if clock.recompute_s is None or clock.decode_s is None or clock.prefill_s is None:
+        return None
+    busy_s = clock.decode_s + clock.prefill_s + clock.recompute_s
+    return clock.recompute_s / busy_s if busy_s > 0 else None
+
+
+def max_num_seqs(frame: Frame) -> Verdict | None:
+    """Where requests waited running stood at its highest, and the pool had room."""
+    at = _queued(frame)
+    if at is None or at.seats_share is None or at.seats_share < SEATED or (at.kv_full_share or 0.0) >= MOSTLY:
+        return None
+    seats, asked = at.seats or at.running_high or 0.0, frame.account.nominal
+    if frame.load is not None and asked is not None and asked.concurrency <= seats:
+        return None  # the load itself asks for no more
+    said = [
+        f"running stands at {units.count(seats)}" + (", all the seats there are" if at.seats is not None else ""),
+        f"{units.count(at.waiting_median)} waiting",
+        _kv_range(at),
+    ]
+    fits = frame.account.predicted_residents
+    engines = _engines(frame, at)
+    more = int((min(2 * seats, fits) if fits is not None else 2 * seats) / engines)
+    if more * engines <= seats:
+        return _says("max-num-seqs", said)
+    why = "the pool has room for more at once" + (f": {fits:.0f} of this length" if fits is not None else "")
+    return _says("max-num-seqs", said, suggestions.seats(more), why)
+
+
+def token_budget(frame: Frame) -> Verdict | None:
+    """Where requests waited there were seats and there was room: prefill takes its turn within the steps."""
+    at = _queued(frame)
+    if at is None or at.seats_share is None or at.seats_share >= SEATED or at.kv_full_share is None:
+        return None
+    if at.kv_full_share >= MOSTLY or not frame.iteration.prefill:
+        return None
+    said = [
+        f"{units.count(at.waiting_median)} wait while {units.count(at.running_median)} run "
+        f"({units.count(at.running_high)} at most)",
+        _kv_range(at),
+    ]
+    if frame.ttft.prefill_s is not None:
+        said.append(f"prefill {units.seconds(frame.ttft.prefill_s)}")
+    why = (
+        "prompts take turns within the steps: larger steps raise throughput, smaller ones cut TTFT and the tail of ITL"
+    )
+    started = frame.servers[at.server].started
+    return _says(
+        "token-budget", said, suggestions.other_budget(started.max_num_batched_tokens if started else None), why
+    )
+
+
+def power(frame: Frame) -> Verdict | None:
+    """The cards run at their power limit, or near it and say that this holds their clock down."""
+    at, energy, gpus = frame.pressure, frame.energy, frame.gpus
+    if at is None or at.pages < FEW or at.running_share < MOSTLY or not gpus.local or gpus.power_limit_w is None:
+        return None
+    highs = [card.power.high for card in gpus.cards if card.power.high is not None and card.serving is not False]
+    capped, high_w = dict(energy.throttle).get("power cap", 0.0), sum(highs)
+    at_limit = (energy.near_limit_share or 0.0) >= POWERED
+    if not at_limit and not (capped >= POWERED and high_w >= HOT * gpus.power_limit_w):
+        return None
+    said = [f"up to {units.watts(high_w)} of {units.watts(gpus.power_limit_w)}"]
+    if capped:
+        said.append(f"power cap in {units.whole_percent(capped)} of the readings")
+    clocks = [(card.sm_mhz, card.sm_max_mhz) for card in gpus.cards if card.sm_mhz and card.sm_max_mhz]
+    if clocks:
+        now, most = min(clocks)
+        if now < SLOWED * most:
+            said.append(f"clock {units.count(now)} of {units.count(most)} MHz")
+    return _says("power", said)
+
+
+def under_loaded(frame: Frame) -> Verdict | None:
+    """Requests run and hardly any waits."""
+    at = frame.pressure
+    if at is None or not at.running_share or at.waiting_share >= QUEUED:
+        return None
+    said = [f"{units.count(at.running_median)} running", _waits(at), _kv_range(at)]
+    if at.preemptions:
+        said.append(_many(at.preemptions, "preemption"))
+    return _says("none", [*(one for one in said if one), "more load would be served"])
+
+
+RULES: Final[tuple[Callable[[Frame], Verdict | None], ...]] = (
+    unread, asleep, stuck, idle, frontend, unadmitted, deferred, kv, max_num_seqs, token_budget, client, power,
+    under_loaded,
+)  # fmt: skip
+
+
+def _queued(frame: Frame) -> Pressure | None:
+    at = frame.pressure
+    return at if at is not None and at.waiting_share >= QUEUED and at.pages >= FEW else None
+
+
+def _many(n: float, word: str) -> str:
+    return f"{units.count(n)} {word}" + ("" if n == 1 else "s")
+
+
+def _waits(at: Pressure) -> str:
+    return (
+        "none waits" if not at.waiting_share else f"requests wait on {units.whole_percent(at.waiting_share)} of pages"
+    )
+
+
+def _kv_range(at: Pressure) -> str:
+    """The median of KV use, and from where to where it went."""
+    low, high = at.kv_low_ratio, at.kv_high_ratio
+    if low is None or high is None:
+        return "KV use not known"
+    one, other = f"{low * 100:.0f}", f"{high * 100:.0f}"
+    return f"KV {units.whole_percent(at.kv_median_ratio)}" + (f" ({one}–{other})" if one != other else "")
+
+
+def _flags(frame: Frame, at: Pressure) -> Mapping[str, FlagValue]:
+    """On record of the server that the pressure is about."""
+    started = frame.servers[at.server].started
+    return started.flags if started is not None else {}
+
+
+def _engines(frame: Frame, at: Pressure) -> int:
+    return max(1, frame.servers[at.server].engines)
+
+
+def _says(limit: str, evidence: list[str], tried: Hint | None = None, why: str | None = None) -> Verdict:
+    flag, command = (tried.flag, tried.command) if tried is not None else (None, None)
+    return Verdict(limit, " · ".join(evidence), tuple(evidence), flag, why, command)

@@ -1,0 +1,71 @@
+"""What happened, in the order in which it became known: the list of events, and those that stand in the charts."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vtop import units
+from vtop.session.frame import Happening
+from vtop.session.kv.preemption_detector import Stair, Step
+
+MARKED = ("restart", "outage", "mark")  # kinds that stand in the charts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Preempted:
+    """A step of the stair that nobody has looked at yet: put into words when it is shown."""
+
+    stair: Stair
+    step: Step
+    who: str
+
+    def told(self) -> Happening:
+        event = self.stair.event(self.step)
+        words = f"{self.who}preempted {units.count(self.step.added)}"
+        if event.kv_before_ratio is not None:
+            words += f", KV {units.percent(event.kv_before_ratio)} → {units.percent(event.kv_after_ratio)}"
+        if event.running_before is not None:
+            words += f", running {units.count(event.running_before)} → {units.count(event.running_after)}"
+        if event.freed_tokens is not None:
+            words += f", {units.count(event.freed_tokens)} tokens freed"
+        return Happening(event.at_s, "preemption", words)
+
+
+class Story:
+    """Happenings, each with the t from which it is known."""
+
+    def __init__(self) -> None:
+        self._all: list[tuple[float, Happening | _Preempted]] = []
+        self._marks: list[tuple[float, Happening]] = []
+
+    def add(self, t: float, happening: Happening) -> None:
+        self._all.append((t, happening))
+        if happening.kind in MARKED:
+            self._marks.append((t, happening))
+
+    def preempted(self, t: float, stair: Stair, step: Step, who: str) -> None:
+        self._all.append((t, _Preempted(stair, step, who)))
+
+    def known(self, now_s: float, most: int | None = None) -> tuple[Happening, ...]:
+        """By an instant; the latest `most` of it."""
+        seen = _seen(self._all, now_s)
+        shown = []
+        for place in range(max(0, seen - most) if most is not None else 0, seen):
+            t, one = self._all[place]
+            if isinstance(one, _Preempted):
+                one = one.told()
+                self._all[place] = (t, one)
+            shown.append(one)
+        return tuple(shown)
+
+    def marks(self, now_s: float | None = None) -> tuple[Happening, ...]:
+        """Those that stand in the charts, as known by an instant; all of them without one."""
+        many = len(self._marks) if now_s is None else _seen(self._marks, now_s)
+        return tuple(one for _, one in self._marks[:many])
+
+
+def _seen(known: Sequence[tuple[float, Any]], now_s: float) -> int:
+    return bisect_right(known, now_s, key=lambda one: one[0])

@@ -1,0 +1,1 @@
+"""What each number on the screen is: name, unit, source series, formula and caveat, a file a panel."""

@@ -1,0 +1,106 @@
+"""The numbers of the panel gpu: power, energy, clocks and the roofline."""
+
+from __future__ import annotations
+
+from vtop.metrics.vllm import Quantity as Q
+from vtop.session.glossary.number import Number
+
+GPU = (
+    Number(
+        "gpu",
+        "power",
+        "gpus.power_w",
+        "W",
+        (),
+        "sum of the cards in use by a watched server where NVML tells, else of all cards of this host",
+        "an average over 1 s on most cards (power_kind says which); not known when one card's is not known",
+    ),
+    Number(
+        "gpu",
+        "● ○",
+        "gpus.serving",
+        "sign",
+        (),
+        "● a process of a watched server on this host computes on the card; ○ none of them does; blank: not known",
+    ),
+    Number("gpu", "energy", "gpus.energy_j", "J", (), "growth of the card's energy counter in the window"),
+    Number(
+        "gpu",
+        "clock",
+        "gpus.sm_mhz",
+        "MHz",
+        (),
+        "SM clock now, beside its maximum; what holds it down stands behind it in words",
+    ),
+    Number(
+        "gpu",
+        "joules",
+        "energy.joules",
+        "J",
+        (),
+        "growth of the energy counters of the cards in use, from the reading nearest to the window's first page "
+        "to that nearest to its last; where a card has none: power integrated over the readings, gaps left out",
+    ),
+    Number(
+        "gpu",
+        "J per token",
+        "energy.per_output_token_j",
+        "J",
+        (Q.GENERATION_TOKENS, Q.PROMPT_TOKENS),
+        "joules ÷ generated tokens, and ÷ prompt and generated tokens, of the servers on this host",
+        "not known where no server is on this host, or where the readings cover less than 95 % of the window",
+    ),
+    Number(
+        "gpu",
+        "idle",
+        "energy.idle_share",
+        "%",
+        (Q.RUNNING, Q.WAITING),
+        "lowest power read while nothing ran, in the session so far × time ÷ joules",
+        "not known before the session has seen the server idle",
+    ),
+    Number(
+        "gpu",
+        "at its limit",
+        "energy.near_limit_share",
+        "%",
+        (),
+        "readings with a card at 97 % of its power limit or above ÷ readings",
+    ),
+    Number(
+        "gpu",
+        "throttled",
+        "energy.throttled_share",
+        "%",
+        (),
+        "readings with a clock event reason other than idle ÷ readings; each reason with its own share",
+    ),
+    Number(
+        "gpu",
+        "MFU",
+        "roofline.mfu_ratio",
+        "%",
+        (Q.FLOPS,),
+        "Δ FLOP ÷ seconds ÷ engines ÷ dense bf16 peak of the card (vtop/session/hardware/gpu_peaks.py), over the window, idle "
+        "time included",
+        "vLLM's model of the work, recompute included; attention counts as a full rectangle; only with --enable-"
+        "mfu-metrics",
+    ),
+    Number(
+        "gpu",
+        "bandwidth",
+        "roofline.bandwidth_ratio",
+        "%",
+        (Q.READ_BYTES, Q.WRITE_BYTES),
+        "Δ (read + written bytes) ÷ seconds ÷ engines ÷ memory peak of the card",
+        "vLLM's model of the traffic, not a measurement",
+    ),
+    Number(
+        "gpu",
+        "intensity",
+        "roofline.intensity",
+        "FLOP/byte",
+        (Q.FLOPS, Q.READ_BYTES, Q.WRITE_BYTES),
+        "Δ FLOP ÷ Δ (read + written bytes)",
+    ),
+)

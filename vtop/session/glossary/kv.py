@@ -1,0 +1,93 @@
+"""The numbers of the panel kv: how full the cache is, and how full it should be."""
+
+from __future__ import annotations
+
+from vtop.metrics.vllm import Quantity as Q
+from vtop.session.glossary.number import Number
+
+KV = (
+    Number(
+        "kv",
+        "used",
+        "kv.used",
+        "%",
+        (Q.KV_USED,),
+        "blocks held by live requests ÷ usable blocks, of the fullest engine; never summed over engines",
+        "cached blocks that no request holds count as free",
+    ),
+    Number(
+        "kv",
+        "tokens",
+        "kv.used_tokens",
+        "tokens",
+        (Q.KV_USED, Q.CACHE_CONFIG),
+        "mean use of the engines × pool; room is the rest of the pool",
+        "an upper bound: a block with one token in it counts as a block",
+    ),
+    Number(
+        "kv",
+        "lengths",
+        "account.input_tokens",
+        "tokens",
+        (Q.REQUEST_PROMPT_TOKENS, Q.REQUEST_GENERATION_TOKENS),
+        "in and out of a request: as vtop's own load asks, where those are exact and nobody else is served; else "
+        "the means of the requests that finished; all of the account is about the window since the latest restart, and "
+        "since vtop's own load began or was changed by hand; of another's load, since running + waiting last doubled",
+    ),
+    Number(
+        "kv",
+        "nominal",
+        "account.nominal",
+        "%",
+        (Q.RUNNING, Q.WAITING, Q.KV_USED, Q.CACHE_CONFIG),
+        "C × blocks of (in + out) ÷ pool against the highest page, C × blocks of (in + out ÷ 2) ÷ pool against "
+        "the median page, for the C that the clients keep in flight: of vtop's own load, else the median of "
+        "running + waiting",
+        "shared prefixes hold their blocks once; a page a second can miss the peak of requests that live for a "
+        "few pages only",
+    ),
+    Number(
+        "kv",
+        "effective",
+        "account.effective",
+        "%",
+        (Q.RUNNING, Q.KV_USED, Q.CACHE_CONFIG),
+        "the same for the C that runs: the median of running, while anything ran or waited",
+    ),
+    Number(
+        "kv",
+        "oversubscribed",
+        "account.oversubscription",
+        "×",
+        (Q.RUNNING, Q.WAITING, Q.CACHE_CONFIG),
+        "nominal C × (in + out) ÷ pool",
+    ),
+    Number(
+        "kv",
+        "residents",
+        "account.predicted_residents",
+        "requests",
+        (Q.CACHE_CONFIG, Q.REQUEST_PROMPT_TOKENS, Q.REQUEST_GENERATION_TOKENS),
+        "pool ÷ (in + out), beside the median of running",
+    ),
+    Number(
+        "kv",
+        "full in",
+        "account.full_in_s",
+        "s",
+        (Q.KV_USED, Q.CACHE_CONFIG),
+        "room ÷ growth of the tokens in use since they last fell (on fewer than 3 pages: over the last 10 s); "
+        "none while they do not grow",
+        "growth is by whole blocks, and an admission grows it by a prompt at once",
+    ),
+    Number(
+        "kv",
+        "waste",
+        "account.waste_tokens",
+        "tokens",
+        (Q.RUNNING, Q.CACHE_CONFIG),
+        "running × the mean empty rest of a request's last block over its life; at its end: blocks of (in + out) "
+        "− (in + out)",
+        "exact for equal lengths; where lengths differ, (block − 1) ÷ 2 is what to expect",
+    ),
+)

@@ -1,0 +1,96 @@
+"""The numbers of the panel load: what vtop's own requests saw, exact to a microsecond."""
+
+from __future__ import annotations
+
+from vtop.metrics.vllm import Quantity as Q
+from vtop.session.glossary.number import Number
+
+LOAD = (
+    Number(
+        "load",
+        "TTFT",
+        "load.ttft",
+        "s",
+        (),
+        "first token − sent, of vtop's own successful requests of the phase, warm-up left out; exact to 1 µs",
+        "in an open loop see 'from due' beside it: what a user who came then waited",
+    ),
+    Number(
+        "load",
+        "from due",
+        "load.ttft_from_due",
+        "s",
+        (),
+        "first token − the instant by the schedule: a wait in the client counts (open loop only)",
+    ),
+    Number(
+        "load",
+        "ITL",
+        "load.itl",
+        "s",
+        (),
+        "gap between two reads that brought tokens ÷ the tokens it brought, each token once",
+        "named 'gap' where the server did not say how many tokens a chunk held",
+    ),
+    Number(
+        "load",
+        "TPOT",
+        "load.tpot",
+        "s",
+        (),
+        "(last token − first token) ÷ (tokens − those of the first read), per request; absent for one token",
+    ),
+    Number("load", "e2e", "load.e2e", "s", (), "last token − sent"),
+    Number(
+        "load",
+        "p50 … p99.99",
+        "load.ttft.p99_s",
+        "s",
+        (),
+        "nearest rank over all requests, failed and unfinished ones as longer than everything (∞)",
+        "not given below 44 (p90), 459 (p99), 4,603 (p99.9) and 46,050 (p99.99) samples",
+    ),
+    Number(
+        "load",
+        "late",
+        "load.late_p99_s",
+        "s",
+        (),
+        "sent − due: how late the client was",
+        "an open loop with p99 beyond 2 ms and 5 % of the mean gap is marked client-limited, and so is any phase with "
+        "a request that this machine had no file, port or memory for (client_limit)",
+    ),
+    Number(
+        "load",
+        "kept",
+        "load.slo",
+        "%",
+        (),
+        "requests that succeeded and kept every bound of --slo ÷ all that ended; TTFT and e2e from due",
+        "failed and unfinished ones break it",
+    ),
+    Number(
+        "load",
+        "tok/s",
+        "load.output_per_s",
+        "tokens/s",
+        (),
+        "closed loop: output tokens of requests that ended between the middle of the first round and that of the last "
+        "before no more were sent ÷ that time, a round being as many as are in flight; else (open loop, changed by "
+        "hand, fewer than 3 rounds) tokens that came between the end of the warm-up and the last sending ÷ that time, "
+        "in slices of 0.1 s; given once the phase has ended",
+        "ramp and drain are left out; tokens of failed requests count; a generator that divides all tokens by all the "
+        "time says less, the shorter the run the more so",
+    ),
+    Number(
+        "load",
+        "from the prefix cache",
+        "load.prefix_hit_tokens",
+        "tokens",
+        (Q.PREFIX_HITS,),
+        "growth of the server's hit counter from the page before the phase to the one after it",
+        "vtop's prompts meet no other run's: hits are those of prefix=, of other traffic, or of preempted requests "
+        "that met their own blocks",
+    ),
+    Number("load", "goodput", "load.slo.good_per_s", "requests/s", (), "requests that kept every bound ÷ time so far"),
+)

@@ -1,0 +1,77 @@
+"""The numbers of what is watched: of the servers, in the header, and of each engine."""
+
+from __future__ import annotations
+
+from vtop.metrics.vllm import Quantity as Q
+from vtop.session.glossary.number import Number
+
+HEADER = (
+    Number(
+        "header",
+        "KV pool",
+        "kv.pool_tokens",
+        "tokens, GiB",
+        (Q.CACHE_CONFIG,),
+        "kv_cache_size_tokens, summed over engines; before vLLM 0.24 blocks × block size. GiB: tokens × bytes "
+        "per token (2 × layers × KV heads × head size × bytes)",
+        "GiB only where vtop could read the model's config.json; blocks × size is approximate for hybrid models",
+    ),
+    Number(
+        "header",
+        "fits",
+        "kv.max_concurrency",
+        "requests",
+        (Q.CACHE_CONFIG,),
+        "kv_cache_max_concurrency: requests of max_model_len that one engine's pool holds",
+    ),
+    Number(
+        "header",
+        "seats",
+        "servers.started.max_num_seqs",
+        "requests",
+        (),
+        "--max-num-seqs of the command that started the server, of one engine; where it does not name the flag, vLLM's "
+        "default for the card that its process was last seen on",
+        "only where vtop runs on the server's host and may read its process; the default only for vLLM 0.26 to 0.32, "
+        "and not where --config names a file of flags",
+        elsewhere="the server's command line",
+    ),
+    Number(
+        "header",
+        "tok a step",
+        "servers.started.max_num_batched_tokens",
+        "tokens",
+        (),
+        "--max-num-batched-tokens of the same command, or vLLM's default: prompts and answers of one step together",
+        "as of seats",
+        elsewhere="the server's command line",
+    ),
+    Number(
+        "header",
+        "up",
+        "servers.uptime_s",
+        "time",
+        (Q.PROCESS_START,),
+        "now − start of the API server; not known while it does not answer",
+    ),
+    Number(
+        "header",
+        "age",
+        "servers.age_s",
+        "s",
+        (),
+        "now − the instant at which the latest page was asked for",
+        "dimmed with everything else once the data is old",
+    ),
+)
+
+ENGINES = (
+    Number(
+        "engines",
+        "tok/s",
+        "engines.generation_per_s",
+        "tokens/s",
+        (Q.GENERATION_TOKENS,),
+        "growth ÷ time in the window, per engine",
+    ),
+)

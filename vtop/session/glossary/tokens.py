@@ -1,0 +1,122 @@
+"""The numbers of the panel tokens: what the engine's steps did, recomputed work, and where the time went."""
+
+from __future__ import annotations
+
+from vtop.metrics.vllm import Quantity as Q
+from vtop.session.glossary.number import Number
+
+TOKENS = (
+    Number(
+        "tokens",
+        "out",
+        "generation_tokens",
+        "tokens/s",
+        (Q.GENERATION_TOKENS,),
+        "growth ÷ time, without that of an outage that ended in a restart; includes the first token of each request "
+        "and the tokens of aborted ones",
+    ),
+    Number(
+        "tokens",
+        "in",
+        "prompt_tokens",
+        "tokens/s",
+        (Q.PROMPT_TOKENS,),
+        "growth ÷ time, as output; cached tokens included",
+        "a whole prompt is counted at its first token: long prompts come as bursts",
+    ),
+    Number(
+        "tokens",
+        "per step",
+        "iteration",
+        "tokens",
+        (Q.ITERATION_TOKENS, Q.GENERATION_TOKENS),
+        "Δ sum ÷ Δ count per engine step that gave output; decode = generated tokens ÷ steps, prefill = the rest",
+        "recomputed tokens are never in it, and steps of a chunked prefill that give no output are not counted",
+    ),
+    Number(
+        "tokens",
+        "prefix hits",
+        "prefix_cache.hit_ratio",
+        "%",
+        (Q.PREFIX_HITS, Q.PREFIX_QUERIES),
+        "Δ hit tokens ÷ Δ looked-up tokens in the window",
+        "until 0.26 a request blocked on KV is looked up again every step, and a preempted one may hit its own blocks",
+    ),
+    Number(
+        "tokens",
+        "recomputed",
+        "recompute.tokens",
+        "tokens",
+        (Q.WRITE_BYTES, Q.PROMPT_TOKENS_BY_SOURCE, Q.GENERATION_TOKENS, Q.TTFT),
+        "executed − least − rejected drafts, in the window and since vtop attached. executed: T of written bytes = "
+        "a × T + b × rows of logits, a and b by the model's shape where the counters agree within 1 %, else fitted "
+        "on pages without preemption; without --enable-mfu-metrics estimated by the KV that preemptions released",
+        "0 while nobody was preempted; afterwards prompts aborted before their first token and async scheduling's "
+        "wasted step after a stop token count too, and prompts in mid-prefill until they are counted "
+        "(unsettled_tokens, at most)",
+    ),
+    Number(
+        "tokens",
+        "least",
+        "recompute.least_tokens",
+        "tokens",
+        (Q.PROMPT_TOKENS_BY_SOURCE, Q.GENERATION_TOKENS, Q.TTFT),
+        "Δ computed prompt tokens + Δ generated − first tokens: what the answers needed",
+        "before vLLM 0.16 prompt − prefix hits",
+    ),
+    Number(
+        "tokens",
+        "recompute share",
+        "recompute.ratio",
+        "%",
+        (Q.WRITE_BYTES, Q.PROMPT_TOKENS_BY_SOURCE, Q.GENERATION_TOKENS, Q.TTFT),
+        "recomputed ÷ least",
+    ),
+    Number(
+        "tokens",
+        "a preemption",
+        "recompute.per_preemption",
+        "tokens",
+        (Q.WRITE_BYTES, Q.PROMPT_TOKENS_BY_SOURCE, Q.GENERATION_TOKENS, Q.TTFT, Q.PREEMPTIONS),
+        "recomputed ÷ preemptions, since vtop attached",
+    ),
+    Number(
+        "tokens",
+        "by FLOP",
+        "recompute.by_flops_tokens",
+        "tokens",
+        (Q.FLOPS, Q.PROMPT_TOKENS_BY_SOURCE, Q.GENERATION_TOKENS, Q.PREEMPTIONS),
+        "a cross-check: the x that explains the FLOP counter, with mean lengths for contexts and every prompt in "
+        "one chunk",
+        "an approximation, some 5 % off; prefills cut into chunks look at less context",
+    ),
+    Number(
+        "tokens",
+        "by KV",
+        "recompute.by_kv_tokens",
+        "tokens",
+        (Q.KV_USED, Q.CACHE_CONFIG, Q.PREEMPTIONS),
+        "a cross-check: KV released by the preemptions; where it does not show, KV in use ÷ running on the page before",
+        "blocks, and what a resumed request finds in the prefix cache is not taken off",
+    ),
+    Number(
+        "tokens",
+        "decoding",
+        "wallclock.decode_s",
+        "s",
+        (Q.ITERATION_TOKENS, Q.RUNNING, Q.GENERATION_TOKENS),
+        "steps × the time of a step that only decodes (median over pages between which all steps only decoded, else "
+        "median ITL of vtop's own load); idle: nothing ran; the rest is prefill and recompute, divided by "
+        "their tokens. They add up to the window",
+        "chunks that gave no output are no steps; several API servers count a step several times",
+    ),
+    Number(
+        "tokens",
+        "stolen",
+        "wallclock.stolen_ratio",
+        "%",
+        (Q.DECODE, Q.REQUEST_GENERATION_TOKENS),
+        "1 − (mean output − 1) × step ÷ mean decode time, of the finished: what others' prefill and recompute and "
+        "preemption took",
+    ),
+)

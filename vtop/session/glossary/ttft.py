@@ -1,0 +1,127 @@
+"""The numbers of the panel ttft: what the time to first token is made of, and how it grows with the load."""
+
+from __future__ import annotations
+
+from vtop.metrics.vllm import Quantity as Q
+from vtop.session.glossary.number import Number
+
+TTFT = (
+    Number(
+        "ttft",
+        "queue",
+        "ttft.queue_s",
+        "s",
+        (Q.QUEUE, Q.E2E),
+        "Δ queue sum ÷ n, of the n requests that finished in the window (n = Δ e2e count)",
+        "to the first scheduling only: waiting again after a preemption is in decode",
+    ),
+    Number(
+        "ttft",
+        "prefill",
+        "ttft.prefill_s",
+        "s",
+        (Q.PREFILL, Q.E2E),
+        "Δ prefill sum ÷ n, of the same requests",
+    ),
+    Number(
+        "ttft",
+        "frontend",
+        "ttft.frontend_s",
+        "s",
+        (Q.E2E, Q.QUEUE, Q.INFERENCE),
+        "(Δ e2e sum − Δ queue sum − Δ inference sum) ÷ n, of the same requests: template, tokenisation, IPC, the wait "
+        "for the next step",
+        "not HTTP, not the network",
+    ),
+    Number(
+        "ttft",
+        "total",
+        "ttft.total_s",
+        "s",
+        (Q.QUEUE, Q.PREFILL, Q.E2E, Q.INFERENCE),
+        "queue + prefill + frontend: the TTFT of the requests that finished in the window",
+        "not the TTFT of those that got their first token in the window; that mean stands beside it",
+    ),
+    Number(
+        "ttft",
+        "first tokens",
+        "ttft.first_token_s",
+        "s",
+        (Q.TTFT,),
+        "Δ sum ÷ Δ count: requests that got their first token in the window",
+    ),
+    Number(
+        "ttft",
+        "now ≈",
+        "ttft.queue_now_s",
+        "s",
+        (Q.WAITING, Q.TTFT),
+        "an estimate by Little's law: mean waiting ÷ first tokens per second, over the latest 15, 30, 60 or 120 s with "
+        "30 first tokens; never before a restart or before vtop's own load last changed, and beyond 15 s only as long "
+        "as there has been a queue; none while nobody waits or the data are old",
+        "holds for a queue that neither grows nor shrinks; waiting includes preempted requests",
+    ),
+    Number(
+        "ttft",
+        "network",
+        "own_ttft.network_s",
+        "s",
+        (Q.E2E, Q.INFERENCE, Q.PREFILL),
+        "mean TTFT of vtop's own requests, from sent, − mean of queue + prefill + frontend, of the same requests: "
+        "those that finished in the window",
+        "not known where more than 2 % of the finished requests were not vtop's",
+    ),
+    Number(
+        "ttft",
+        "by the answers",
+        "own_ttft.timed_queue_s",
+        "s",
+        (),
+        "means of the timings that the server put into the answers: queue, prefill (its time_to_first_token_ms), "
+        "and the rest of the client's TTFT",
+        "only with --enable-per-request-metrics",
+    ),
+    Number(
+        "ttft",
+        "queue ÷ prefill",
+        "growth.queue_of_prefill_ratio",
+        "%",
+        (Q.QUEUE, Q.PREFILL),
+        "queue ÷ prefill, and queue ÷ total, of the requests that finished in the window",
+    ),
+    Number(
+        "ttft",
+        "by load",
+        "growth.phases",
+        "s",
+        (Q.QUEUE, Q.PREFILL, Q.E2E, Q.INFERENCE),
+        "the parts at each load of vtop's own: of the requests that finished from the end of a phase's warm-up to "
+        "its end",
+    ),
+    Number(
+        "ttft",
+        "growth",
+        "growth.prefill_factor",
+        "×",
+        (Q.PREFILL, Q.E2E, Q.INFERENCE),
+        "prefill, and frontend, of the latest phase ÷ that at the lowest load; of queue what was added",
+        "phases of one shape and with the same lengths only",
+    ),
+    Number(
+        "ttft",
+        "queue overtakes",
+        "growth.crossing",
+        "in flight, requests/s",
+        (Q.QUEUE, Q.PREFILL),
+        "the load at which queue would be prefill, on the log–log slopes of the last two loads",
+        "an extrapolation; none beyond 4 times the highest load, nor where the two do not draw nearer",
+    ),
+    Number(
+        "ttft",
+        "overtook",
+        "growth.crossed_at",
+        "in flight, requests/s",
+        (Q.QUEUE, Q.PREFILL),
+        "the lowest load at which queue was above prefill",
+    ),
+)

@@ -1,0 +1,1 @@
+"""GPUs: their peaks, their energy, and the engine's arithmetic against them."""

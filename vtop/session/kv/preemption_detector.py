@@ -1,0 +1,278 @@
+"""The stair of preemptions, step by step: how many there were by the counter, and when by the gauges.
+
+A request that does not get its next KV block throws the youngest running one out: running falls by one, waiting rises
+by one, its blocks are freed. vLLM counts that only with the victim's next output, which on a server without async
+scheduling comes when it has run again. So the counter says how many, and the gauges say when. On a page
+
+    signs = min(fall of running - finished, rise of waiting), where KV use is at NEAR_FULL on it or on the page before
+
+per engine, and each rise of its counter is matched to the oldest signs not yet matched; what it finds no sign for is
+dated by itself. A sign that the counter does not confirm is an aborted request, or one that was put back and is still
+out: it is unconfirmed until as many requests have finished as ran then, or all are gone.
+
+What is kept of a step as pages come is little; the rest is looked up in the tracks when somebody asks.
+
+Source: vLLM v1/core/sched/scheduler.py (_preempt_request), v1/metrics/stats.py (events come with the next output).
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from vtop.metrics.vllm import Quantity
+from vtop.session.analysis import PreemptionEvent
+from vtop.session.history.server import ServerHistory
+from vtop.session.history.tracks import Track
+from vtop.session.kv.pool import pool_at
+
+NEAR_FULL = 0.9
+GAUGES, COUNTER = "gauges", "counter"
+LATEST = 200  # steps that a mean is taken of, at most
+
+_FOR_EVER = 1 << 62
+
+
+@dataclass(slots=True, eq=False)
+class Step:
+    """Preemptions of one engine on one page, as known from one page on until another tells of more of the same."""
+
+    engine: str
+    page: int
+    known: int
+    count: float
+    added: float  # of these, not told before
+    dated_by: str
+    until: int = _FOR_EVER
+    event: PreemptionEvent | None = None  # once somebody asked
+    held: float | None = None  # tokens each victim held, once somebody asked; NaN: not known
+    trigger: float | None = None  # KV use on the page before, once somebody asked; NaN: not known
+
+
+@dataclass(slots=True, eq=False)
+class _Sign:
+    """What the gauges of an engine show on a page, and how much of it the counter is still to confirm."""
+
+    page: int
+    left: float
+    gone_at: float  # that many finished of all: then the victim has long run again
+    step: Step | None = None  # once some of it is confirmed
+
+
+class Stair:
+    """The preemptions of one server: told of every page once, in order. It only grows, and each fact names its page."""
+
+    def __init__(self, server: ServerHistory, number: int) -> None:
+        self._server = server
+        self._number = number
+        self._steps: list[Step] = []
+        self._known = array("I")  # of each of them
+        self._unconfirmed = Track()
+        self._signs: dict[str, list[_Sign]] = {}  # by engine, oldest first
+        self._pool: tuple[tuple[str, ...] | None, float | None] = (None, None)
+        # looked up once: every page asks for them
+        self._running: Mapping[str, Track] = {}
+        self._counted: Mapping[str, Track] = {}
+        self._finished: list[Mapping[str, Track]] = []  # by reason
+
+    # --- as pages come ---------------------------------------------------------------------------------------------
+
+    def take(self, page: int) -> list[Step]:
+        """The steps that the counter confirms on a page, which is the latest."""
+        server = self._server
+        if server.restarts and server.restarts[-1] == page:
+            self._signs = {}
+            self._unconfirmed.put(page, 0.0)
+            return []
+        fell = False
+        self._running = self._running or server.engine_tracks(Quantity.RUNNING)
+        self._counted = self._counted or server.engine_tracks(Quantity.PREEMPTIONS)
+        for engine, track in self._running.items():
+            if track.page[-1] == page and len(track.page) > 1 and track.value[-1] < track.value[-2]:
+                fell = True
+                self._look(engine, page, track.value[-2] - track.value[-1])
+        told: list[Step] = []
+        for engine, track in self._counted.items():
+            if track.page[-1] == page and page:
+                grown = track.grown(page - 1, page)
+                if grown:
+                    told += self._match(engine, page, grown)
+        if self._signs and (told or fell or any(track.page[-1] == page for track in server.finished)):
+            self._drop(page)
+        return told
+
+    def _look(self, engine: str, page: int, fall: float) -> None:
+        """Note what the gauges show of an engine whose running fell."""
+        waiting = self._pair(Quantity.WAITING, engine, page)
+        if waiting[0] is None or waiting[1] is None or waiting[1] <= waiting[0]:
+            return
+        kv = self._pair(Quantity.KV_USED, engine, page)
+        if max(kv[0] or 0.0, kv[1] or 0.0) < NEAR_FULL:
+            return
+        ended = any(track.page[-1] == page for track in self._server.finished)
+        count = min(fall - (self._ended(engine, page) if ended else 0.0), waiting[1] - waiting[0])
+        if count > 0:
+            running = self._server.total(Quantity.RUNNING)
+            before = running.at(page - 1) if running is not None else None
+            self._signs.setdefault(engine, []).append(_Sign(page, count, self._ends() + (before or 0.0)))
+
+    def _match(self, engine: str, page: int, grown: float) -> list[Step]:
+        """Give what the counter rose by to the oldest signs; the rest to this page."""
+        told: list[Step] = []
+        for sign in self._signs.get(engine, ()):
+            share = min(sign.left, grown)
+            if share <= 0:
+                continue
+            sign.left -= share
+            grown -= share
+            if sign.page == page and not sign.left:  # more on the same page than the gauges show is of it too
+                share, grown = share + grown, 0.0
+            sign.step = self._tell(engine, sign.page, page, share, before=sign.step)
+            told.append(sign.step)
+        if grown > 0:
+            told.append(self._tell(engine, page, page, grown, dated_by=COUNTER))
+        return told
+
+    def _tell(
+        self,
+        engine: str,
+        page: int,
+        known: int,
+        added: float,
+        *,
+        dated_by: str = GAUGES,
+        before: Step | None = None,
+    ) -> Step:
+        count = added
+        if before is not None:
+            before.until, count = known, before.count + added
+        step = Step(engine, page, known, count, added, dated_by)
+        self._steps.append(step)
+        self._known.append(known)
+        return step
+
+    def _drop(self, page: int) -> None:
+        """Forget signs that are confirmed, and those that nothing will confirm any more."""
+        finished = self._ends()
+        still = {}
+        for engine, signs in self._signs.items():
+            busy = (self._pair(quantity, engine, page)[1] for quantity in (Quantity.RUNNING, Quantity.WAITING))
+            kept = [sign for sign in signs if sign.left > 0 and finished < sign.gone_at] if any(busy) else []
+            if kept:
+                still[engine] = kept
+        self._signs = still
+        self._unconfirmed.put(page, sum(sign.left for signs in still.values() for sign in signs))
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def steps(self, first: int, last: int) -> list[Step]:
+        """Those of the pages after first and up to last, as known on page last."""
+        begin, end = bisect_right(self._known, first), bisect_right(self._known, last)
+        return [one for one in self._steps[begin:end] if one.page > first and one.until > last]
+
+    def unconfirmed(self, last: int) -> float:
+        """Preemptions that the gauges show and the counter has not told of."""
+        return self._unconfirmed.at(last) or 0.0
+
+    def mean_held(self, first: int, last: int) -> float | None:
+        """Tokens that a victim held, over the latest steps told of in a stretch: what it freed where that shows, else
+        KV in use / running on the page before."""
+        end = bisect_right(self._known, last)
+        begin = max(bisect_right(self._known, first), end - LATEST)
+        tokens = preemptions = 0.0
+        for step in self._steps[begin:end]:
+            each = self._each_held(step)
+            if each == each:
+                tokens += each * step.added
+                preemptions += step.added
+        return tokens / preemptions if preemptions else None
+
+    def trigger(self, step: Step) -> float:
+        """KV use on the page before a step; NaN where it is not known."""
+        if step.trigger is None:
+            track = self._server.engine_tracks(Quantity.KV_USED).get(step.engine)
+            before = track.at(step.page - 1) if track is not None else None
+            step.trigger = before if before is not None else math.nan
+        return step.trigger
+
+    def at_s(self, step: Step) -> float:
+        return self._server.at_s[step.page]
+
+    def event(self, step: Step) -> PreemptionEvent:
+        if step.event is None:
+            step.event = self._event(step)
+        return step.event
+
+    def _event(self, step: Step) -> PreemptionEvent:
+        """From the tracks up to the step's page."""
+        engine, page = step.engine, step.page
+        kv = self._pair(Quantity.KV_USED, engine, page)
+        running, waiting = self._pair(Quantity.RUNNING, engine, page), self._pair(Quantity.WAITING, engine, page)
+        freed = kv[0] - kv[1] if kv[0] is not None and kv[1] is not None else 0.0
+        alone = step.dated_by == GAUGES and freed > 0 and not self._ended(engine, page)
+        return PreemptionEvent(
+            at_s=self._server.at_s[page],
+            server=self._number,
+            count=step.count,
+            dated_by=step.dated_by,
+            kv_before_ratio=kv[0],
+            kv_after_ratio=kv[1],
+            freed_ratio=freed if alone else None,
+            freed_tokens=self._freed(engine, page, freed) if alone else None,
+            running_before=running[0],
+            running_after=running[1],
+            waiting_before=waiting[0],
+            waiting_after=waiting[1],
+        )
+
+    def _each_held(self, step: Step) -> float:
+        if step.held is None:
+            event, tokens = self.event(step), self._pool_tokens(step.page)
+            if event.freed_tokens is not None:
+                step.held = event.freed_tokens / step.count
+            elif tokens is None or event.kv_before_ratio is None or not event.running_before:
+                step.held = math.nan
+            else:
+                step.held = event.kv_before_ratio * tokens / event.running_before
+        return step.held
+
+    def _freed(self, engine: str, page: int, freed_ratio: float) -> float | None:
+        """Tokens that a page's victims held; None where requests began meanwhile, or the pool is not known."""
+        tokens = self._pool_tokens(page)
+        track = self._server.engine_tracks(Quantity.GENERATION_TOKENS).get(engine)
+        grown = track.grown(page - 1, page) if track is not None else None
+        begun = self._server.histogram(Quantity.TTFT)
+        if tokens is None or (begun is not None and (begun.sums(page - 1, page) or (0.0, 0.0))[1]):
+            return None
+        return freed_ratio * tokens + (grown or 0.0)
+
+    def _pair(self, quantity: Quantity, engine: str, page: int) -> tuple[float | None, float | None]:
+        """The values of an engine on the page before and on a page."""
+        track = self._server.engine_tracks(quantity).get(engine)
+        return (track.at(page - 1), track.at(page)) if track is not None else (None, None)
+
+    def _ended(self, engine: str, page: int) -> float:
+        """How many requests of an engine finished since the page before."""
+        server = self._server
+        if len(self._finished) != len(server.finished):
+            parts = server.parts(Quantity.FINISHED)
+            self._finished = [server.engine_tracks(Quantity.FINISHED, part) for part in parts]
+        tracks = (by_engine.get(engine) for by_engine in self._finished)
+        return sum(track.grown(page - 1, page) or 0.0 for track in tracks if track is not None)
+
+    def _ends(self) -> float:
+        """How many requests have finished, as far as the latest page tells."""
+        return sum(value for track in self._server.finished if (value := track.value[-1]) == value)
+
+    def _pool_tokens(self, page: int) -> float | None:
+        """The pool of one engine."""
+        track = self._server.labels.get(Quantity.CACHE_CONFIG)
+        series = track.at(page) if track is not None else None
+        if series is not self._pool[0]:
+            tokens = pool_at(self._server, page, None).tokens
+            engines = max(1, len(self._server.engines(Quantity.KV_USED, page)))
+            self._pool = (series, tokens / engines if tokens is not None else None)
+        return self._pool[1]

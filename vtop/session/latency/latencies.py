@@ -1,0 +1,72 @@
+"""Latencies over the window: the exact mean, and for each percentile the bucket it lies in.
+
+A mean is Δsum / Δcount. A percentile is never interpolated inside a bucket: vLLM's request-phase histograms begin at
+0.3 s, so below that one can say "< 300 ms" and the mean, and no more. Of whom a latency tells differs: TTFT of the
+requests that got their first token in the window, ITL of every later token (several in one output count once),
+the others of the requests that finished. Source: vLLM v1/metrics/buckets.py, loggers.py. Seconds.
+"""
+
+from __future__ import annotations
+
+from vtop.metrics.vllm import Quantity
+from vtop.samples import samples_needed
+from vtop.session.frame import Iteration, Latency, PrefixCache
+from vtop.session.history.window import Window
+
+_ROWS = (
+    ("TTFT", Quantity.TTFT, "first token"),
+    ("ITL", Quantity.ITL, "every token"),
+    ("TPOT", Quantity.TPOT, "finished"),
+    ("queue", Quantity.QUEUE, "finished"),
+    ("prefill", Quantity.PREFILL, "finished"),
+    ("decode", Quantity.DECODE, "finished"),
+    ("e2e", Quantity.E2E, "finished"),
+)
+
+
+def latencies(window: Window) -> tuple[Latency, ...]:
+    """One row per latency that a server exports."""
+    rows = []
+    for name, quantity, cohort in _ROWS:
+        histogram = window.histogram(quantity)
+        if histogram is None:
+            continue
+        n = window.observed(quantity)
+        p50, p90, p99, p999 = (histogram.quantile(q) for q in (0.5, 0.9, 0.99, 0.999))
+        p9999 = histogram.quantile(0.9999) if n >= samples_needed(0.9999) else None
+        rows.append(Latency(name, window.mean(quantity), p50, p90, p99, n, cohort, p999, p9999))
+    return tuple(rows)
+
+
+def iteration(window: Window) -> Iteration:
+    """Tokens per engine step that gave output, and how they divide into decode and prefill.
+
+    Decode is what was generated, prefill the rest: uncached prompt tokens, counted when the request's first token
+    comes out. Recomputed tokens are never in it (vLLM v1/metrics/stats.py).
+    """
+    sums = window.sums(Quantity.ITERATION_TOKENS)
+    total, steps = sums if sums is not None else (0.0, 0.0)
+    generated = window.delta(Quantity.GENERATION_TOKENS)
+    if steps <= 0 or total != total or generated is None:
+        return Iteration(steps=steps, steps_per_s=None, tokens=None, decode=None, prefill=None)
+    decode = min(generated, total)  # several servers, one without this histogram; a page is no atomic snapshot
+    return Iteration(
+        steps=steps,
+        steps_per_s=steps / seconds if (seconds := window.counted_s) > 0 else None,
+        tokens=total / steps,
+        decode=decode / steps,
+        prefill=(total - decode) / steps,
+    )
+
+
+def prefix_cache(window: Window, preempted: float | None) -> PrefixCache:
+    """Prompt tokens found in the prefix cache, of those looked up, in the window and since the server started."""
+    asked, hit = window.delta(Quantity.PREFIX_QUERIES), window.delta(Quantity.PREFIX_HITS)
+    asked_ever, hit_ever = window.now(Quantity.PREFIX_QUERIES), window.now(Quantity.PREFIX_HITS)
+    return PrefixCache(
+        hit_ratio=hit / asked if asked and hit is not None else None,
+        hit_tokens=hit,
+        asked_tokens=asked,
+        lifetime_ratio=hit_ever / asked_ever if asked_ever and hit_ever is not None else None,
+        recompute=bool(preempted and hit),
+    )

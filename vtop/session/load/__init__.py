@@ -1,0 +1,1 @@
+"""vtop's own load: its phases, its requests, and what they saw."""

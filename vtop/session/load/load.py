@@ -1,0 +1,255 @@
+"""vtop's own load: what was asked of it, what it did, how late it was, and what its requests saw.
+
+Everything is read from the lines that were written up to the instant asked about. What requests add up to stands in
+`seen.py`, what one of them took in `times.py`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+
+from vtop import units
+from vtop.recording import Host, Load, Request
+from vtop.session.frame import LoadPart, Quantiles, Slo
+from vtop.session.load.client_ttft import Answered
+from vtop.session.load.exact_histogram import Spread
+from vtop.session.load.phase import Phase
+from vtop.session.load.request_stats import Seen
+
+ASKED = (0.5, 0.9, 0.99, 0.999, 0.9999)
+RECENT_S = 10.0  # the actual rate is that of this stretch
+LATE_S, LATE_SHARE = 0.002, 0.05  # p99 lateness beyond both marks the run client-limited
+BUSY_RATIO = 0.9  # of one core
+LAG_S = 0.05
+DETAIL = 120  # letters
+
+
+class LoadHistory:
+    """All phases of vtop's own load so far."""
+
+    def __init__(self) -> None:
+        self.phases: dict[int, Phase] = {}
+        self.answered: dict[int, Answered] = {}  # by server
+        self._server: int | None = None  # of the latest phase
+        self._trials: list[Request] = []  # before the first phase tells on which server
+        self.hosts_t = array("d")
+        self.hosts: list[Host] = []
+
+    def apply_load(self, load: Load) -> None:
+        phase = self.phases.get(load.phase)
+        if phase is None:
+            self.phases[load.phase] = Phase(load)
+            self._server = load.server
+            for trial in self._trials:
+                self._answer(load.t, load.server, trial)
+            self._trials.clear()
+        else:
+            phase.changes.append(load)
+
+    def apply_request(self, request: Request) -> None:
+        phase = self.phases.get(request.phase)
+        if phase is None:
+            if request.end_s is not None and self._server is None:
+                self._trials.append(request)
+            elif request.end_s is not None:
+                self._answer(request.t, self._server, request)
+            return
+        if request.end_s is not None:
+            phase.end_t.append(request.t)
+            phase.ended.append(request)
+            self._answer(request.t, phase.begin.server, request)
+        elif request.first_s is not None:
+            phase.first_t.append(request.t)
+        elif request.sent_s is not None:
+            late_s = request.sent_s - request.due_s if request.due_s is not None else 0.0
+            phase.sent_t.append(request.t)
+            phase.sent_s.append(request.sent_s)
+            phase.sent_warmup.append(request.warmup)
+            phase.late_us.append(round(max(0.0, late_s) * 1e6))
+
+    def _answer(self, t: float, server: int | None, request: Request) -> None:
+        if server is not None:
+            self.answered.setdefault(server, Answered()).add(t, request)
+
+    def apply_host(self, host: Host) -> None:
+        if host.load_cpu_ratio is None:  # about the machine, not about the load
+            return
+        self.hosts_t.append(host.t)
+        self.hosts.append(host)
+
+    def latest(self, now_s: float) -> Phase | None:
+        """The phase that runs at an instant, or the last one that ran; None when there is no load."""
+        return next((phase for phase in reversed(self.phases.values()) if phase.begin.t <= now_s), None)
+
+    def changed_s(self, now_s: float) -> float:
+        """Since when vtop's own load aims at what it does, begun or changed by hand, as known at an instant; 0 where
+        there is none."""
+        phase = self.latest(now_s)
+        return phase.state(now_s)[0].t if phase is not None else 0.0
+
+    def settled_s(self, now_s: float) -> float:
+        """Since when it does so and is warm."""
+        phase = self.latest(now_s)
+        return phase.settled_s(now_s) if phase is not None else 0.0
+
+    def in_flight_at(self, server: int, at_s: float) -> int:
+        """How many requests of the phase on a server were under way at an instant, by the lines written till then."""
+        for phase in reversed(self.phases.values()):
+            if phase.begin.t <= at_s:
+                sent, ended = bisect_right(phase.sent_t, at_s), bisect_right(phase.end_t, at_s)
+                return max(0, sent - ended) if phase.begin.server == server else 0
+        return 0
+
+    def part(self, now_s: float) -> LoadPart | None:
+        """The phase that runs at an instant, or the last one that ran; None when there is no load."""
+        phase = self.latest(now_s)
+        return self.part_of(phase.begin.phase, now_s) if phase is not None else None
+
+    def part_of(self, number: int, now_s: float) -> LoadPart | None:
+        """A phase as it stood at an instant; None before it began."""
+        phase = self.phases.get(number)
+        if phase is None or phase.begin.t > now_s:
+            return None
+        target, end = phase.state(now_s)
+        seen = phase.seen(now_s)
+        ended_s = end.t if end is not None else now_s
+        host = self._host(phase.begin.t, min(now_s, ended_s))
+        late_p50_s, late_p99_s = seen.late.quantiles((0.5, 0.99), however_few=True)
+        done_all = bisect_right(phase.end_t, now_s)
+        elapsed_s = max(0.0, ended_s - phase.begin.t)
+        answering = max(0, bisect_right(phase.first_t, now_s) - seen.answered) if end is None else 0
+        progress, left_s = _progress(phase.begin, done_all, answering, elapsed_s, ended=end is not None)
+        return LoadPart(
+            phase=phase.begin.phase,
+            server=phase.begin.server,
+            begin_s=phase.begin.t,
+            phases=sum(one.begin.t <= now_s for one in self.phases.values()),
+            spec=phase.begin.spec,
+            shape=phase.begin.shape,
+            state="ended" if end is not None else "running",
+            reason=end.reason if end is not None else None,
+            concurrency=target.concurrency,
+            rate_per_s=target.rate_per_s,
+            arrival=target.arrival,
+            sent_per_s=_recent_rate(phase, now_s) if end is None else None,
+            in_flight=max(0, seen.sent - seen.closed) if end is None else 0,
+            answering=answering,
+            sent=seen.late.n,
+            done=seen.done,
+            failed=seen.failed,
+            unfinished=seen.unfinished,
+            failed_by_class=tuple(sorted(seen.errors.items())),
+            failed_detail=_failed_detail(seen),
+            planned=phase.begin.requests,
+            progress_ratio=progress,
+            left_s=left_s,
+            elapsed_s=elapsed_s,
+            late_p50_s=late_p50_s,
+            late_p99_s=late_p99_s,
+            ttft=_quantiles(seen.service),
+            ttft_from_due=_quantiles(seen.response) if phase.begin.shape == "open" else None,
+            itl=_quantiles(seen.itl),
+            tpot=_quantiles(seen.tpot),
+            e2e=_quantiles(seen.e2e),
+            itl_is_chunks=seen.unsplit > 0,
+            output_tokens=seen.output_tokens,
+            output_per_s=phase.output_per_s(now_s),
+            ended_per_s=phase.ended_per_s(now_s),
+            cached_tokens=seen.cached_tokens,
+            prefix_hit_tokens=None,
+            wrong_length=seen.wrong_length,
+            slo=_slo(phase, seen, elapsed_s),
+            lag_s=host.load_lag_max_s if host is not None else None,
+            cpu_ratio=host.load_cpu_ratio if host is not None else None,
+            limited=_limited(target, seen, late_p99_s, host),
+        )
+
+    def seen(self, number: int, now_s: float) -> Seen | None:
+        """What the requests of a phase add up to at an instant; None before it began."""
+        phase = self.phases.get(number)
+        return phase.seen(now_s) if phase is not None and phase.begin.t <= now_s else None
+
+    def _host(self, begin_s: float, now_s: float) -> Host | None:
+        place = bisect_right(self.hosts_t, now_s) - 1
+        return self.hosts[place] if place >= 0 and self.hosts_t[place] >= begin_s else None
+
+
+def target_words(load: Load) -> str:
+    """What a phase aims at: 64 in flight, 8 requests/s."""
+    if load.shape == "closed":
+        return f"{load.concurrency} in flight"
+    return f"{load.rate_per_s:g} requests/s"
+
+
+def ended_words(load: Load, seen: Seen) -> str:
+    """How a phase ended: phase 2 ended: done · 44 of 91 failed."""
+    said = f"phase {load.phase + 1} ended: {load.reason or 'done'}"
+    return f"{said} · {units.count(seen.failed)} of {units.count(seen.over)} failed" if seen.failed else said
+
+
+def _failed_detail(seen: Seen) -> str | None:
+    for error, _ in seen.errors.most_common(1):
+        words = " ".join(seen.said.get(error, "").split())
+        return (words if len(words) <= DETAIL else words[: DETAIL - 1] + "…") or None
+    return None
+
+
+def _quantiles(spread: Spread) -> Quantiles:
+    return Quantiles(spread.n, spread.failed, spread.mean_s, *spread.quantiles(ASKED))
+
+
+def _recent_rate(phase: Phase, now_s: float) -> float | None:
+    sent = bisect_right(phase.sent_t, now_s)
+    span_s = min(RECENT_S, now_s - phase.begin.t)
+    if span_s < 1.0:
+        return None
+    return (sent - bisect_left(phase.sent_t, now_s - span_s, 0, sent)) / span_s
+
+
+def _progress(
+    begin: Load, done: int, answering: int, elapsed_s: float, *, ended: bool
+) -> tuple[float | None, float | None]:
+    """(share done, seconds left), by whichever of its two limits the phase comes to first."""
+    if ended:
+        return 1.0, 0.0
+    ratios, lefts = [], []
+    if begin.requests:
+        planned = begin.requests + begin.warmup
+        ratios.append(min(1.0, done / planned))
+        if done:
+            served = min(planned, done + answering / 2)  # of those being answered half is done, on average
+            lefts.append(elapsed_s * (planned - served) / served)
+    if begin.for_s:
+        ratios.append(min(1.0, elapsed_s / begin.for_s))
+        lefts.append(max(0.0, begin.for_s - elapsed_s))
+    return max(ratios, default=None), min(lefts, default=None)
+
+
+def _slo(phase: Phase, seen: Seen, elapsed_s: float) -> Slo | None:
+    bounds = phase.begin.slo
+    if not bounds:
+        return None
+    per_s = 1.0 / elapsed_s if elapsed_s > 0 else None
+    return Slo(
+        bounds=tuple(sorted(bounds.items())),
+        judged=seen.judged,
+        good=seen.good,
+        attainment_ratio=seen.good / seen.judged if seen.judged else None,
+        good_per_s=seen.good * per_s if per_s else None,
+        good_tokens_per_s=seen.good_tokens * per_s if per_s else None,
+    )
+
+
+def _limited(target: Load, seen: Seen, late_p99_s: float | None, host: Host | None) -> str | None:
+    """Why the numbers may be the client's rather than the server's."""
+    if seen.limits:
+        return f"{seen.limits} failed here: {seen.limit or 'a limit of this machine'}"
+    gap_s = 1.0 / target.rate_per_s if target.rate_per_s else 0.0
+    if late_p99_s is not None and late_p99_s > max(LATE_S, LATE_SHARE * gap_s) and target.shape == "open":
+        return f"requests left {late_p99_s * 1000:.1f} ms late (p99)"
+    if host is not None and host.load_cpu_ratio is not None and host.load_cpu_ratio > BUSY_RATIO:
+        return f"the load process takes {host.load_cpu_ratio:.0%} of a core"
+    if host is not None and host.load_lag_max_s is not None and host.load_lag_max_s > LAG_S:
+        return f"its event loop ran {host.load_lag_max_s * 1000:.0f} ms late"
+    return None

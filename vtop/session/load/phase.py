@@ -1,0 +1,97 @@
+"""One phase of vtop's own load: its lines in the order they were written, and what stands in them up to an instant."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from vtop.recording import Load
+from vtop.session.load.closed_loop import Round, requests_per_s, rounds, tokens_per_s
+from vtop.session.load.compact_requests import Ended
+from vtop.session.load.request_stats import Seen
+
+
+@dataclass(slots=True)
+class Phase:
+    """One phase so far: its lines in the order they were written, each list with the t of its lines."""
+
+    begin: Load
+    changes: list[Load] = field(default_factory=list)  # and steady, end
+    sent_t: array[float] = field(default_factory=lambda: array("d"))
+    sent_s: array[float] = field(default_factory=lambda: array("d"))
+    sent_warmup: array[int] = field(default_factory=lambda: array("b"))
+    late_us: array[int] = field(default_factory=lambda: array("q"))
+    first_t: array[float] = field(default_factory=lambda: array("d"))
+    end_t: array[float] = field(default_factory=lambda: array("d"))
+    ended: Ended = field(default_factory=Ended)
+    _seen: Seen = field(default_factory=Seen)  # up to the latest instant asked about
+    _rounds: tuple[int, tuple[Round, ...]] = (0, ())  # of so many requests that ended
+
+    def steady(self, end: Load) -> tuple[float, float]:
+        """From the end of the warm-up to the last request being sent: what comes after is the draining."""
+        begin_s = next((change.t for change in self.changes if change.state == "steady"), self.begin.t)
+        return begin_s, min(end.t, self.sent_s[-1] if self.sent_s else end.t)
+
+    def rounds(self, now_s: float) -> tuple[Round, ...]:
+        """Of a closed loop that nobody changed by hand, as known at an instant; none where they are too few."""
+        ended = bisect_right(self.end_t, now_s)
+        target, concurrency = self.state(now_s)[0], self.begin.concurrency
+        if concurrency is None or target is not self.begin:
+            return ()
+        if self._rounds[0] != ended:
+            self._rounds = ended, rounds(self.ended.bare(ended), concurrency)
+        return self._rounds[1]
+
+    def output_per_s(self, now_s: float) -> float | None:
+        """Tokens a second without ramp and drain: over the rounds of a closed loop, else between the end of the warm-up
+        and the last request being sent. None while it runs."""
+        _, end = self.state(now_s)
+        if end is None:
+            return None
+        found = self.rounds(now_s)
+        return tokens_per_s(found) if found else self.seen(now_s).tokens_in.per_s(*self.steady(end))
+
+    def ended_per_s(self, now_s: float) -> float | None:
+        """Requests that ended a second, over the same stretch."""
+        _, end = self.state(now_s)
+        if end is None:
+            return None
+        if found := self.rounds(now_s):
+            return requests_per_s(found)
+        begin_s, end_s = self.steady(end)
+        return self.ended_between(begin_s, end_s) / (end_s - begin_s) if end_s - begin_s >= 1.0 else None
+
+    def ended_between(self, begin_s: float, end_s: float) -> int:
+        """How many requests ended between two instants, by when their lines were written."""
+        return bisect_right(self.end_t, end_s) - bisect_right(self.end_t, begin_s)
+
+    def settled_s(self, now_s: float) -> float:
+        """Since when its load is what it is: begun, warm and not changed by hand, as known at an instant."""
+        marks = [change.t for change in self.changes if change.t <= now_s and change.state in ("steady", "change")]
+        return max(marks, default=self.begin.t)
+
+    def state(self, now_s: float) -> tuple[Load, Load | None]:
+        """(the latest target, the end) as known at an instant."""
+        latest, end = self.begin, None
+        for change in self.changes:
+            if change.t <= now_s:
+                if change.state == "end":
+                    end = change
+                elif change.state == "change":
+                    latest = change
+        return latest, end
+
+    def seen(self, now_s: float) -> Seen:
+        """What its requests add up to at an instant; later ones are cheap to ask for, an earlier one starts anew."""
+        sent, ended = bisect_right(self.sent_t, now_s), bisect_right(self.end_t, now_s)
+        if self._seen.sent > sent or self._seen.ended > ended:
+            self._seen = Seen()
+        seen = self._seen
+        for k in range(seen.sent, sent):
+            if not self.sent_warmup[k]:
+                seen.late.add_us(self.late_us[k])
+        for k in range(seen.ended, ended):
+            seen.take(self.ended[k], self.begin.slo)
+        seen.sent, seen.ended = sent, ended
+        return seen

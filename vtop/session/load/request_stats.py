@@ -1,0 +1,126 @@
+"""What requests of vtop's own load add up to, one after the other.
+
+A gap of k tokens counts as k tokens of gap / k (ITL). Failures stand in every denominator and as endless in every
+percentile; warm-up requests in none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import accumulate
+
+from vtop.recording import Request
+from vtop.session.load.exact_histogram import Spread
+from vtop.session.load.request_latency import meets, times_of
+from vtop.session.load.token_timeline import SLICE_US, Slices
+
+UNFINISHED = "cancelled_at_end"
+CLIENT_LIMIT = "client_limit"  # a request that this machine could not send
+
+
+class Seen:
+    """Sums over some requests, `sent` and `ended` say how many; `take` adds one that ended."""
+
+    def __init__(self) -> None:
+        self.sent = self.ended = 0
+        self.late = Spread()
+        self.service, self.response = Spread(), Spread()
+        self.itl, self.tpot, self.e2e = Spread(), Spread(), Spread()
+        self.errors: Counter[str] = Counter()
+        self.said: dict[str, str] = {}  # what the first error of a class says, that says anything
+        self.closed = 0  # that were sent and ended, warm-up included
+        self.answered = 0  # of those, with their first token
+        self.done = self.good = self.judged = 0
+        self.output_tokens = self.good_tokens = 0
+        self.tokens_in = Slices()  # output tokens by slice of the session, warm-up included
+        self.unfinished = 0  # broken off by vtop
+        self.limits = 0  # that met a limit of this machine, warm-up included
+        self.limit: str | None = None  # the first of these, in words
+        self.wrong_length = 0
+        self.cached_tokens = 0
+        self.unsplit = 0  # requests whose gaps could not be split into tokens
+
+    def take(self, request: Request, slo: dict[str, float] | None) -> None:
+        self.closed += request.sent_s is not None
+        self.answered += request.first_s is not None
+        self._spread_tokens(request)
+        if request.error == CLIENT_LIMIT:
+            self.limits += 1
+            self.limit = self.limit or request.detail
+        if request.warmup:
+            return
+        self.judged += slo is not None
+        if request.error is not None:
+            if request.error == UNFINISHED:
+                self.unfinished += 1
+            else:
+                self.errors[request.error] += 1
+                if request.detail:
+                    self.said.setdefault(request.error, request.detail)
+            for spread in (self.service, self.response, self.tpot, self.e2e):
+                spread.failed += 1
+            return
+        self.done += 1
+        self.output_tokens += request.output_tokens or 0
+        self.cached_tokens += request.cached_tokens or 0
+        asked = request.asked_prompt_tokens
+        if asked is not None and request.prompt_tokens is not None and asked != request.prompt_tokens:
+            self.wrong_length += 1
+        times = times_of(request)
+        for spread, seconds in (
+            (self.service, times.service_s),
+            (self.response, times.response_s),
+            (self.tpot, times.tpot_s),
+            (self.e2e, times.e2e_s),
+        ):
+            if seconds is not None:
+                spread.add(seconds)
+        self._take_gaps(request)
+        if slo and meets(request, slo):
+            self.good += 1
+            self.good_tokens += request.output_tokens or 0
+
+    @property
+    def failed(self) -> int:
+        return sum(self.errors.values())
+
+    @property
+    def over(self) -> int:
+        """Requests that are over, whichever way."""
+        return self.done + self.failed + self.unfinished
+
+    def _spread_tokens(self, request: Request) -> None:
+        """Count the tokens of a request, also of one that failed, at the instants at which they came."""
+        if request.first_s is None:
+            return
+        first_us = round(request.first_s * 1e6)
+        self.tokens_in.add(first_us // SLICE_US, request.first_tokens or 1)
+        at_us = accumulate(request.gaps_us or (), initial=first_us)
+        next(at_us)
+        if request.gap_tokens is None:
+            for slice_, tokens in Counter(map(SLICE_US.__rfloordiv__, at_us)).items():
+                self.tokens_in.add(slice_, tokens)
+        else:
+            for us, tokens in zip(at_us, request.gap_tokens, strict=False):
+                self.tokens_in.add(us // SLICE_US, tokens)
+
+    def _take_gaps(self, request: Request) -> None:
+        gaps = request.gaps_us or ()
+        if request.gap_tokens is None:
+            later = (request.output_tokens or 0) - (request.first_tokens or 1)
+            if request.tokens_from == "chunks" or later != len(gaps):
+                self.unsplit += bool(gaps)
+            self.itl.add_all_us(gaps)
+            return
+        for us, tokens in zip(gaps, request.gap_tokens, strict=False):
+            if tokens > 0:
+                self.itl.add_us(round(us / tokens), tokens)
+
+
+def seen_of(requests: Iterable[Request], slo: dict[str, float] | None) -> Seen:
+    """What some ended requests add up to, as those of a phase do."""
+    seen = Seen()
+    for request in requests:
+        seen.take(request, slo)
+    return seen

@@ -1,0 +1,1 @@
+"""Work done again after preemptions, and where the engine's time went."""

@@ -1,0 +1,100 @@
+"""Pages between which every engine step only decoded: there the counters are exact, step by step.
+
+Between two pages no prompt was prefilled and nobody was preempted, resumed or finished when the same number of requests
+ran on both, no first token, end or preemption was counted, and
+
+    generated tokens = steps x running        (engines that run at all: each the same number)
+
+for a request in prefill runs and generates nothing. With several API servers, or several tokens a step (speculative
+decoding), the equation does not hold and no such pages are found.
+
+Source: vLLM v1/metrics/stats.py, loggers.py (one observation of iteration_tokens per step that gave output).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from vtop.metrics.vllm import Quantity
+from vtop.session.history.server import ServerHistory
+
+LOOKS = 600  # pages that are looked at, at most, from the end of a stretch backwards
+ENOUGH = 64
+
+
+def only_decoded(server: ServerHistory, page: int) -> tuple[float, float] | None:
+    """(steps, tokens) between the page before and a page, where there was nothing but decoding."""
+    generated = server.total(Quantity.GENERATION_TOKENS)
+    running = server.total(Quantity.RUNNING)
+    if page < 1 or generated is None or running is None:
+        return None
+    tokens = generated.grown(page - 1, page)
+    many = running.at(page)
+    if not tokens or not many or many != running.at(page - 1):
+        return None
+    iterations, first_tokens = server.histogram(Quantity.ITERATION_TOKENS), server.histogram(Quantity.TTFT)
+    if iterations is None or first_tokens is None:
+        return None
+    observed = iterations.sums(page - 1, page)
+    steps = observed[1] if observed is not None else 0.0
+    if not steps or tokens != steps * (_each(server, page, many) or 0.0):
+        return None
+    if (first_tokens.sums(page - 1, page) or (0.0, 0.0))[1]:
+        return None
+    if ended(server, page - 1, page) or preempted(server, page - 1, page):
+        return None
+    place = bisect_right(server.restarts, page) - 1
+    return None if place >= 0 and server.restarts[place] == page else (steps, tokens)
+
+
+def _each(server: ServerHistory, page: int, many: float) -> float | None:
+    """How many requests each engine that runs any runs; None where they differ."""
+    engines = server.engine_tracks(Quantity.RUNNING)
+    if len(engines) < 2:
+        return many
+    busy = {value for track in engines.values() if (value := track.at(page))}
+    still = {value for track in engines.values() if (value := track.at(page - 1))}
+    return busy.pop() if len(busy) == 1 and busy == still else None
+
+
+def quiet(server: ServerHistory, page: int) -> bool:
+    """Whether no request was there on a page."""
+    for quantity in (Quantity.RUNNING, Quantity.WAITING):
+        track = server.total(quantity)
+        if track is None or track.at(page) != 0:
+            return False
+    return True
+
+
+def settled(server: ServerHistory, page: int, last: int) -> bool:
+    """Whether surely nobody was in mid-prefill on a page; looks at no page after last."""
+    if quiet(server, page) or only_decoded(server, page) is not None:
+        return True
+    return page < last and only_decoded(server, page + 1) is not None
+
+
+def step_times(server: ServerHistory, first: int, last: int) -> list[float]:
+    """Seconds of a step that only decodes, averaged from page to page: of the latest such pages of a stretch."""
+    times: list[float] = []
+    for page in range(last, max(first, last - LOOKS), -1):
+        found = only_decoded(server, page)
+        if found is not None:
+            times.append((server.at_s[page] - server.at_s[page - 1]) / found[0] * _side_by_side(server, page))
+            if len(times) == ENOUGH:
+                break
+    return times
+
+
+def _side_by_side(server: ServerHistory, page: int) -> int:
+    """How many engines step at the same time."""
+    return sum(bool(track.at(page)) for track in server.engine_tracks(Quantity.RUNNING).values()) or 1
+
+
+def ended(server: ServerHistory, first: int, last: int) -> float:
+    """How many requests finished, for whatever reason."""
+    return sum(track.grown(first, last) or 0.0 for track in server.finished)
+
+
+def preempted(server: ServerHistory, first: int, last: int) -> float:
+    track = server.total(Quantity.PREEMPTIONS)
+    return (track.grown(first, last) or 0.0) if track is not None else 0.0
