@@ -9,8 +9,8 @@ from random import Random
 
 from tests.session.made import Log, Server, card
 from vtop.recording import Identity, Load, Request
-from vtop.report.compare import recorded
-from vtop.report.compare_blocks import Recorded
+from vtop.report.compare.compare import recorded
+from vtop.report.compare.phase_blocks import Recorded
 from vtop.session.session import Session
 
 Flags = dict[str, int | float | bool | str]

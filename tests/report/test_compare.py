@@ -13,9 +13,9 @@ from vtop.errors import VtopError
 from vtop.metrics.histogram import Range
 from vtop.recording import AnyEvent, Request
 from vtop.recording.cut import cut
-from vtop.report import compare
-from vtop.report.compare_blocks import Recorded
-from vtop.report.compare_parts import Comparison, Difference, NumberPart
+from vtop.report.compare import compare
+from vtop.report.compare.parts import Comparison, Difference, NumberPart
+from vtop.report.compare.phase_blocks import Recorded
 from vtop.report.phases import asked_phases
 from vtop.samples import samples_needed
 
@@ -216,8 +216,8 @@ def test_two_cards_differ_by_more_than_the_noise_within_a_run() -> None:
 
 
 def test_the_sums_over_blocks_are_those_of_the_phase(eight_and_sixteen: list[AnyEvent]) -> None:
-    from vtop.report.compare_blocks import Place, counts, cut
-    from vtop.report.compare_numbers import NUMBERS
+    from vtop.report.compare.compared_numbers import NUMBERS
+    from vtop.report.compare.phase_blocks import Place, counts, cut
 
     of = folded(eight_and_sixteen)
     place = Place(of, of.report.phases[0])

@@ -6,10 +6,10 @@ import pytest
 
 from tests.report.loops import Loop, run
 from vtop.errors import VtopError
-from vtop.report import compare
-from vtop.report.compare_gate import judge, names_of
-from vtop.report.compare_numbers import NUMBERS
-from vtop.report.compare_parts import Comparison
+from vtop.report.compare import compare
+from vtop.report.compare.compared_numbers import NUMBERS
+from vtop.report.compare.gate import judge, names_of
+from vtop.report.compare.parts import Comparison
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from vtop.report import compare_noise
-from vtop.report.compare_noise import between_blocks, between_runs, of_curves, of_sums, student
+from vtop.report.compare import noise
+from vtop.report.compare.noise import between_blocks, between_runs, of_curves, of_sums, student
 
 BLOCKS = 12
 
@@ -25,7 +25,7 @@ def test_t_is_where_its_density_holds_the_confidence() -> None:
 
 
 def test_the_draws_never_change() -> None:
-    drawn = compare_noise.draws(5)
+    drawn = noise.draws(5)
     assert drawn[:3].tolist() == [[0, 2, 0, 3, 0], [1, 1, 2, 1, 0], [0, 0, 0, 3, 2]]
     assert (drawn.sum(axis=1) == 5).all()
 
@@ -47,12 +47,12 @@ def test_what_belongs_to_a_place_in_the_phase_is_no_noise() -> None:
     assert half < 0.05
 
 
-def _mean(luck: Random) -> tuple[float, compare_noise.Numbers]:
+def _mean(luck: Random) -> tuple[float, noise.Numbers]:
     blocks = [[luck.lognormvariate(0, 0.3) for _ in range(20)] for _ in range(BLOCKS)]
     return sum(map(sum, blocks)) / (20 * BLOCKS), of_sums(list(map(sum, blocks)), [20.0] * BLOCKS)
 
 
-def _median(luck: Random) -> tuple[float, compare_noise.Numbers]:
+def _median(luck: Random) -> tuple[float, noise.Numbers]:
     blocks = [sorted(luck.lognormvariate(0, 0.3) for _ in range(9)) for _ in range(BLOCKS)]
     everyone = sorted(value for block in blocks for value in block)
     curves = [np.array([(value, k + 1.0) for k, value in enumerate(block)]) for block in blocks]
@@ -62,7 +62,7 @@ def _median(luck: Random) -> tuple[float, compare_noise.Numbers]:
 
 @pytest.mark.parametrize("number", [_mean, _median])
 def test_noise_alone_is_found_beyond_the_noise_as_seldom_as_said(
-    number: Callable[[Random], tuple[float, compare_noise.Numbers]],
+    number: Callable[[Random], tuple[float, noise.Numbers]],
 ) -> None:
     beyond, tries = 0, 120
     for seed in range(tries):
@@ -80,7 +80,7 @@ def test_a_quantile_of_very_many_values_is_drawn_close_to_the_exact_one() -> Non
     for q in (0.5, 0.99, 0.999):
         drawn = of_curves(curves, [2000.0] * BLOCKS).quantile(q)
         exact = []
-        for times in compare_noise.draws(BLOCKS)[:50]:
+        for times in noise.draws(BLOCKS)[:50]:
             values = np.sort(np.concatenate([np.repeat(block, int(n)) for block, n in zip(blocks, times, strict=True)]))
             exact.append(values[math.ceil(q * len(values)) - 1])
         assert drawn[:50] == pytest.approx(np.array(exact), rel=0.01)

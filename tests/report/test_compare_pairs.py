@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from tests.report.loops import Loop, run, session
-from vtop.report import compare
-from vtop.report.compare_blocks import Place, Recorded
-from vtop.report.compare_pairs import Match, match
+from vtop.report.compare import compare
+from vtop.report.compare.pairs import Match, match
+from vtop.report.compare.phase_blocks import Place, Recorded
 from vtop.report.phases import asked_phases
 
 

@@ -9,10 +9,10 @@ import pytest
 from tests.report.loops import Flags, Loop, run
 from tests.report.test_compare import of_recording
 from vtop.errors import VtopError
-from vtop.report import compare
-from vtop.report.compare_blocks import Recorded
-from vtop.report.compare_contents import document
-from vtop.report.terminal import text
+from vtop.report.compare import compare
+from vtop.report.compare.compare_document import document
+from vtop.report.compare.phase_blocks import Recorded
+from vtop.report.render.terminal import text
 
 SHORT = 12  # requests: what is unlike shows in few
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from tests.report.loops import Loop, run
-from vtop.report import compare, compare_figure, compare_json, compare_phase
-from vtop.report.compare_contents import document
-from vtop.report.compare_numbers import NUMBERS
-from vtop.report.compare_parts import Comparison, Difference, NumberPart, PhasePart, SidePart
-from vtop.report.compare_unlike import Setting, Unlike
-from vtop.report.document import Table
-from vtop.report.html import html
-from vtop.report.markdown import markdown
-from vtop.report.terminal import text
+from vtop.report.compare import compare, compared_phase, comparison_json, difference_figure
+from vtop.report.compare.compare_document import document
+from vtop.report.compare.compared_numbers import NUMBERS
+from vtop.report.compare.parts import Comparison, Difference, NumberPart, PhasePart, SidePart
+from vtop.report.compare.unlike_runs import Setting, Unlike
+from vtop.report.render.document import Table
+from vtop.report.render.html import html
+from vtop.report.render.markdown import markdown
+from vtop.report.render.terminal import text
 
 HOSTILE = "run<script>|`*\x1b[31m[x](y).jsonl"
 PAGE = Path(__file__).parents[2] / "docs" / "compare.md"
@@ -65,9 +65,9 @@ def test_a_hostile_name_stays_a_name(found: Comparison) -> None:
 
 
 def test_the_figure_is_whole_and_needs_nothing_from_outside(found: Comparison) -> None:
-    figure = compare_figure.figure(found)
+    figure = difference_figure.figure(found)
     assert figure is not None
-    drawn = compare_figure.svg(figure)
+    drawn = difference_figure.svg(figure)
     root = xml.fromstring(drawn)
     assert "c=2" in "".join(root.itertext())
     asked, given = set(re.findall(r"var\((--\w+)\)", drawn)), set(re.findall(r"(--\w+):", drawn))
@@ -78,7 +78,7 @@ def test_the_figure_is_whole_and_needs_nothing_from_outside(found: Comparison) -
 
 def test_the_same_recordings_give_the_same_bytes() -> None:
     first, second = (compare.of([run(seed=1), run(seed=2)]) for _ in range(2))
-    assert compare_json.json(first) == compare_json.json(second)
+    assert comparison_json.json(first) == comparison_json.json(second)
     assert html(document(first)) == html(document(second))
 
 
@@ -86,7 +86,7 @@ def test_json_is_strict_and_holds_what_the_page_says(found: Comparison) -> None:
     def refuse(word: str) -> None:
         raise AssertionError(f"{word} is no JSON")
 
-    content = json.loads(compare_json.json(found), parse_constant=refuse)
+    content = json.loads(comparison_json.json(found), parse_constant=refuse)
     assert set(content) == {"format", *(field.name for field in fields(Comparison))}
     assert content["sides"][0]["runs"] == [[HOSTILE]]
     (itl,) = [number for number in content["phases"][0]["numbers"] if number["name"] == "itl.mean_s"]
@@ -102,5 +102,5 @@ def test_the_page_names_every_number_and_every_field() -> None:
         for field in fields(part):
             assert f"`{field.name}`" in page, (part.__name__, field.name)
     for verdict in re.findall(r'"(same|within noise|better|worse|higher|lower|noise not known|[a-z]+ bucket|not \w+)"',
-                              Path(compare_phase.__file__).read_text(encoding="utf-8")):  # fmt: skip
+                              Path(compared_phase.__file__).read_text(encoding="utf-8")):  # fmt: skip
         assert f"*{verdict}*" in page, verdict

@@ -8,7 +8,7 @@ import pytest
 
 from tests.report.reports import report_of
 from vtop.errors import VtopError
-from vtop.report.expect import Outcome, exit_code, judge, known, read
+from vtop.report.expectations import Outcome, exit_code, judge, known, read
 
 OVERLOAD = report_of("overload_loaded")
 

@@ -7,10 +7,10 @@ import pytest
 from tests.report.loops import Loop, session
 from tests.report.reports import NAMES, report_of
 from tests.session.made import Log, Server
-from vtop.report.counters import pairs
-from vtop.report.findings import MOST, RULES, findings
+from vtop.report.findings.counters import pairs
+from vtop.report.findings.findings import MOST, RULES, findings
+from vtop.report.findings.next_steps import steps
 from vtop.report.model import Report, of_session
-from vtop.report.steps import steps
 
 
 def said(report: Report) -> dict[str, str]:

@@ -17,11 +17,11 @@ from tests.report.reports import NAMES, made, path_of, report_of, session_of
 from vtop import units
 from vtop.cli import main
 from vtop.report import tables
-from vtop.report.contents import document
-from vtop.report.html import html
-from vtop.report.json import DIGITS, recording
-from vtop.report.markdown import markdown
-from vtop.report.terminal import text
+from vtop.report.render.html import html
+from vtop.report.render.json import DIGITS, recording
+from vtop.report.render.markdown import markdown
+from vtop.report.render.terminal import text
+from vtop.report.report_document import document
 from vtop.session.frame import View
 
 # a field of the JSON report's numbers -> the field of `vtop show --json` that it is

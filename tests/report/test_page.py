@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from tests.report.reports import report_of
-from vtop.report.contents import document
-from vtop.report.document import Drawing, Table
-from vtop.report.expect import judge, read
+from vtop.report.expectations import judge, read
+from vtop.report.render.document import Drawing, Table
+from vtop.report.report_document import document
 
 PAGE = (Path(__file__).parents[2] / "docs" / "report.md").read_text(encoding="utf-8")
 
@@ -32,7 +32,7 @@ def test_the_example_of_expectations_can_be_judged(tmp_path: Path) -> None:
 
 
 def test_every_field_that_the_page_names_is_one(tmp_path: Path) -> None:
-    from vtop.report.expect import known
+    from vtop.report.expectations import known
 
     named = re.search(r"A field is named as in the JSON.*?…", PAGE, re.DOTALL)
     assert named is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.report.loops import Flags, Loop, run
-from vtop.report.facts import facts
+from vtop.report.findings.facts import facts
 from vtop.session.history.server_config import StartedWith
 
 SHORT = Loop(n=12)

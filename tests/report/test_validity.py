@@ -9,8 +9,8 @@ from tests.report.loops import Loop, session
 from tests.report.reports import NAMES, report_of
 from tests.session.made import Log, Server
 from vtop.recording import Host, Load, Request, Scrape
+from vtop.report.findings.validity import checks
 from vtop.report.model import Report, of_session
-from vtop.report.validity import checks
 
 
 def state(report: Report, name: str) -> tuple[str, str]:

@@ -20,16 +20,16 @@ import jsonschema
 import pytest
 
 from tests.report.reports import NAMES, made, path_of, report_of
-from vtop.report import schema
-from vtop.report.contents import document
-from vtop.report.document import Document
-from vtop.report.expect import judge, read
-from vtop.report.figures import FIGURES
-from vtop.report.html import html
-from vtop.report.json import json as written_json
-from vtop.report.markdown import markdown
+from vtop.report.expectations import judge, read
+from vtop.report.figures.figures import FIGURES
 from vtop.report.model import Phase, Report
-from vtop.report.terminal import text
+from vtop.report.render import json_schema
+from vtop.report.render.document import Document
+from vtop.report.render.html import html
+from vtop.report.render.json import json as written_json
+from vtop.report.render.markdown import markdown
+from vtop.report.render.terminal import text
+from vtop.report.report_document import document
 
 GOLDENS = Path(__file__).with_name("goldens")
 SCHEMA = Path(__file__).parents[2] / "docs" / "report.schema.json"
@@ -54,7 +54,7 @@ def test_json_is_what_it_was(name: str) -> None:
 
 
 def test_the_schema_is_that_of_the_records() -> None:
-    golden(SCHEMA, schema.text().encode())
+    golden(SCHEMA, json_schema.text().encode())
 
 
 def test_json_keeps_to_its_schema(tmp_path: Path) -> None:

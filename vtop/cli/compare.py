@@ -13,9 +13,9 @@ from vtop.cli.shared import form_of, open_recording, session_of, write
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
-    from vtop.report.compare import Run
-    from vtop.report.compare_blocks import Recorded
-    from vtop.report.compare_parts import Comparison
+    from vtop.report.compare.compare import Run
+    from vtop.report.compare.parts import Comparison
+    from vtop.report.compare.phase_blocks import Recorded
     from vtop.report.phases import Stretch
 
 FORMATS = {
@@ -71,19 +71,19 @@ def compare(
     written = form_of(output, form, FORMATS, ".txt, .md, .json, .html or .svg")
     if output is not None and output.exists():
         raise VtopError(f"{output}: exists already; name a new file, or remove it first")
-    from vtop.report import compare as report
-    from vtop.report import compare_gate
+    from vtop.report.compare import compare as report
+    from vtop.report.compare import gate
     from vtop.report.phases import asked_phases
 
     if on is not None and over is None:
         raise VtopError("--on goes with --fail-over 5%")
-    names = compare_gate.names_of(on) if on is not None else compare_gate.DEFAULT
+    names = gate.names_of(on) if on is not None else gate.DEFAULT
     asked = [stretch for text in phases for stretch in asked_phases(text)]
     found = report.of_sides([_side(word, asked) for word in sides], unlike=unlike, confidence=confidence)
     _put(written, found, output)
     if over is None:
         return 0
-    judged = compare_gate.judge(found, over, names)
+    judged = gate.judge(found, over, names)
     for line in judged.open:
         click.echo(f"vtop: not judged: {line}", err=True)
     for line in judged.failed:
@@ -101,7 +101,7 @@ def _side(word: str, asked: list[Stretch]) -> list[Run]:
 
 
 def _recorded(file: Path, asked: list[Stretch]) -> Recorded:
-    from vtop.report.compare import recorded
+    from vtop.report.compare.compare import recorded
 
     recording = open_recording(file)
     return recorded(session_of(recording.start, recording), file.name, asked)
@@ -114,8 +114,8 @@ def _put(form: str, found: Comparison, output: Path | None) -> None:
     elif form == "txt" and sys.stdout.isatty():
         from rich.console import Console
 
-        from vtop.report.compare_contents import document
-        from vtop.report.terminal import show
+        from vtop.report.compare.compare_document import document
+        from vtop.report.render.terminal import show
 
         show(document(found, drawn=False), Console())
     else:
@@ -124,27 +124,27 @@ def _put(form: str, found: Comparison, output: Path | None) -> None:
 
 def _bytes(form: str, found: Comparison) -> bytes:
     if form == "json":
-        from vtop.report.compare_json import json
+        from vtop.report.compare.comparison_json import json
 
         return json(found)
     if form == "svg":
-        from vtop.report import compare_figure
+        from vtop.report.compare import difference_figure
 
-        figure = compare_figure.figure(found)
+        figure = difference_figure.figure(found)
         if figure is None:
             raise VtopError("there is nothing to draw: no rate, TTFT or ITL is known on two sides")
-        return compare_figure.svg(figure).encode()
-    from vtop.report.compare_contents import document
+        return difference_figure.svg(figure).encode()
+    from vtop.report.compare.compare_document import document
 
     content = document(found, drawn=form != "txt")
     if form == "md":
-        from vtop.report.markdown import markdown
+        from vtop.report.render.markdown import markdown
 
         return markdown(content).encode()
     if form == "html":
-        from vtop.report.html import html
+        from vtop.report.render.html import html
 
         return html(content).encode()
-    from vtop.report.terminal import text
+    from vtop.report.render.terminal import text
 
     return text(content).encode()

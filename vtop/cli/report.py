@@ -13,7 +13,7 @@ from vtop.cli.shared import form_of, open_recording, write
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
-    from vtop.report.expect import Outcome
+    from vtop.report.expectations import Outcome
     from vtop.report.model import Report
 
 FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json", ".txt": "txt"}
@@ -44,16 +44,16 @@ def report(
         output = Path("report.html")
     if output is not None and output.exists():
         raise VtopError(f"{output}: exists already; name a new file, or remove it first")
-    from vtop.report import expect
+    from vtop.report import expectations
     from vtop.report.phases import asked_phases
 
     asked = [stretch for text in phases for stretch in asked_phases(text)]
-    conditions = expect.read(rules) if rules is not None else ()
+    conditions = expectations.read(rules) if rules is not None else ()
     from vtop.report.model import build
 
     recordings = [open_recording(file) for file in files]
     made = [build(recording, recording.path.name, asked) for recording in recordings]
-    outcomes = [outcome for one in made for outcome in expect.judge(one, conditions)]
+    outcomes = [outcome for one in made for outcome in expectations.judge(one, conditions)]
     try:
         if output is None:
             _print(written, made, outcomes)
@@ -64,32 +64,32 @@ def report(
         needed = f"{written} needs the package {error.name}, which vtop installs with itself; md and json need none"
         raise VtopError(needed) from error
     for outcome in outcomes:
-        if expect.CODES[outcome.result]:
+        if expectations.CODES[outcome.result]:
             click.echo(
                 f"vtop: {outcome.file}, {outcome.name}: {outcome.result}, {outcome.condition}, "
                 f"{outcome.where}: {outcome.found}",
                 err=True,
             )
-    return expect.exit_code(outcomes)
+    return expectations.exit_code(outcomes)
 
 
 def _bytes(form: str, made: Sequence[Report], outcomes: Sequence[Outcome]) -> bytes:
     if form == "json":
-        from vtop.report.json import json
+        from vtop.report.render.json import json
 
         return json(made, outcomes)
-    from vtop.report.contents import document
+    from vtop.report.report_document import document
 
     content = document(made, outcomes)
     if form == "md":
-        from vtop.report.markdown import markdown
+        from vtop.report.render.markdown import markdown
 
         return markdown(content).encode()
     if form == "txt":
-        from vtop.report.terminal import text
+        from vtop.report.render.terminal import text
 
         return text(content).encode()
-    from vtop.report.html import html
+    from vtop.report.render.html import html
 
     return html(content).encode()
 
@@ -99,8 +99,8 @@ def _print(form: str, made: Sequence[Report], outcomes: Sequence[Outcome]) -> No
     if form == "txt" and sys.stdout.isatty():
         from rich.console import Console
 
-        from vtop.report.contents import document
-        from vtop.report.terminal import show
+        from vtop.report.render.terminal import show
+        from vtop.report.report_document import document
 
         show(document(made, outcomes), Console())
         return

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vtop.engine.measured import Bounds
     from vtop.engine.profile import Profile
     from vtop.engine.runs import Run
-    from vtop.report.document import Document
+    from vtop.report.render.document import Document
 
 FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json", ".txt": "txt"}
 SEQS, BUDGET = 128, 8192  # what a recording is taken to have been made with, unless told
@@ -237,20 +237,20 @@ def _put(content: bytes, output: Path | None) -> None:
 
 def _show(content: Document, form: str, output: Path | None) -> None:
     if form == "md":
-        from vtop.report.markdown import markdown
+        from vtop.report.render.markdown import markdown
 
         _put(markdown(content).encode(), output)
     elif form == "html":
-        from vtop.report.html import html
+        from vtop.report.render.html import html
 
         _put(html(content).encode(), output)
     elif output is None and sys.stdout.isatty():
         from rich.console import Console
 
-        from vtop.report.terminal import show
+        from vtop.report.render.terminal import show
 
         show(content, Console())
     else:
-        from vtop.report.terminal import text
+        from vtop.report.render.terminal import text
 
         _put(text(content).encode(), output)

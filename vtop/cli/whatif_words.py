@@ -14,9 +14,9 @@ from vtop.engine.replay import Load
 from vtop.engine.runs import RECORDED, USUAL, Run
 from vtop.engine.search import Search, Tried
 from vtop.engine.whatif import Row, WhatIf, changes
-from vtop.report import compare_words
-from vtop.report.compare_parts import Difference, NumberPart
-from vtop.report.document import Block, Document, Facts, Finding, Findings, Section, Table, Text
+from vtop.report.compare import words
+from vtop.report.compare.parts import Difference, NumberPart
+from vtop.report.render.document import Block, Document, Facts, Finding, Findings, Section, Table, Text
 from vtop.session.history.server_config import typed
 
 Answer = WhatIf | Search
@@ -161,7 +161,7 @@ def _telling(row: Row) -> bool:
 def _finding(row: Row) -> Finding:
     part, of = _parts(row)
     before, after = _value(row, row.before), _value(row, row.after)
-    return Finding(f"{row.number.label}: {before} to {after}, {row.verdict}", (compare_words.relative(part, of),))
+    return Finding(f"{row.number.label}: {before} to {after}, {row.verdict}", (words.relative(part, of),))
 
 
 def _difference(row: Row) -> tuple[str, ...]:
@@ -171,8 +171,8 @@ def _difference(row: Row) -> tuple[str, ...]:
         row.number.label,
         before,
         after,
-        compare_words.change(part, of),
-        compare_words.relative(part, of),
+        words.change(part, of),
+        words.relative(part, of),
         row.verdict,
     )
 
@@ -212,15 +212,15 @@ def _by(value: float | None, by: float | None) -> float | None:
 
 
 def _value(row: Row, value: float | None) -> str:
-    return compare_words.value(row.number.unit, value)
+    return words.value(row.number.unit, value)
 
 
 def _error(row: Row, error: float | None, ratio: float | None) -> str:
     if error is None:
         return units.UNKNOWN
     if row.number.unit == "ratio":
-        return f"{compare_words.percent(error)} points"
-    return f"{compare_words.percent(ratio)} %" if ratio is not None else _value(row, error)
+        return f"{words.percent(error)} points"
+    return f"{words.percent(ratio)} %" if ratio is not None else _value(row, error)
 
 
 def _doubts(at: int, remarks: Sequence[str]) -> Section:
@@ -271,4 +271,4 @@ def _of(one: Tried, name: str) -> float | None:
 
 def _cell(name: str, value: float | None) -> str:
     unit = next(row.unit for row in NUMBERS if row.name == name)
-    return compare_words.value(unit, value)
+    return words.value(unit, value)

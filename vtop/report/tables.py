@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Final
 
 from vtop import units
-from vtop.report.counters import Pair, pairs
-from vtop.report.document import Table
+from vtop.report.findings.counters import Pair, pairs
+from vtop.report.labels import best, percentile_words
 from vtop.report.model import Phase, Report
 from vtop.report.numbers import Numbers, Percentile, Times
-from vtop.report.words import best, percentile_words
+from vtop.report.render.document import Table
 from vtop.session.analysis import Expectation
 
 EVENTS_SHOWN: Final = 40

@@ -1,0 +1,1 @@
+"""Two or more recordings against each other, phase by phase, each difference with its noise."""

@@ -1,0 +1,83 @@
+"""Which phase of one recording is to be held against which of another.
+
+First those that ran the same load: shape, concurrency or rate, lengths, api. Then those that ran as much of another
+one, so that what differs is named rather than the phase left out. Then asked and marked stretches of the same name.
+What is left is paired in the order of time where the load of a side is not on record, or where nothing else was found.
+The k-th of several alike goes to the k-th.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+
+from vtop.recording import Load
+from vtop.report.compare.phase_blocks import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """by: load, name, order."""
+
+    at: int
+    by: str
+
+
+def match(reference: Sequence[Place], others: Sequence[Place]) -> tuple[Match | None, ...]:
+    """For each phase of the reference the place of its counterpart; None where it has none."""
+    found: dict[int, Match] = {}
+    rules: tuple[tuple[str, Callable[[Place], Hashable]], ...] = (("load", _load), ("load", _target), ("name", _name))
+    for by, key in rules:
+        here, there = _left(reference, set(found)), _left(others, {one.at for one in found.values()})
+        places = {tag: at for at, tag in _tagged(there, key)}
+        for at, tag in _tagged(here, key):
+            if tag in places:
+                found[at] = Match(places[tag], by)
+    nothing = not found
+    here, there = _left(reference, set(found)), _left(others, {one.at for one in found.values()})
+    for (at, mine), (other, its) in zip(here, there, strict=False):
+        if nothing or mine.phase.load is None or its.phase.load is None:
+            found[at] = Match(other, "order")
+    return tuple(found.get(at) for at in range(len(reference)))
+
+
+def begun(place: Place) -> Load | None:
+    """The load that a phase began with, where it is one of vtop's own."""
+    load = place.phase.load
+    return place.of.session.load.phases[load.phase].begin if load is not None else None
+
+
+def _left(places: Sequence[Place], taken: set[int]) -> list[tuple[int, Place]]:
+    return [(at, place) for at, place in enumerate(places) if at not in taken]
+
+
+def _tagged(
+    places: Sequence[tuple[int, Place]], key: Callable[[Place], Hashable]
+) -> list[tuple[int, tuple[Hashable, int]]]:
+    """Each with its key and which of those with this key it is; those without a key left out."""
+    seen: Counter[Hashable] = Counter()
+    found = []
+    for at, place in places:
+        word = key(place)
+        if word is not None:
+            found.append((at, (word, seen[word])))
+            seen[word] += 1
+    return found
+
+
+def _load(place: Place) -> Hashable:
+    of = begun(place)
+    if of is None:
+        return None
+    lengths = (of.input_tokens, of.output_tokens)
+    return (of.shape, of.concurrency, of.rate_per_s, of.arrival, of.api, lengths)
+
+
+def _target(place: Place) -> Hashable:
+    of = begun(place)
+    return (of.shape, of.concurrency, of.rate_per_s) if of is not None else None
+
+
+def _name(place: Place) -> Hashable:
+    return place.phase.name if place.phase.source in ("asked", "mark") else None

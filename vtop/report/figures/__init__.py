@@ -1,0 +1,1 @@
+"""The figures of a report, before they are drawn."""

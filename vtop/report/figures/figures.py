@@ -1,0 +1,63 @@
+"""All figures of a report, in the order in which they are read, and why one of them is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from vtop.report.figures import by_phase, kv_by_phase, latency_curves, side_by_side, timelines
+from vtop.report.figures.figure import Figure
+from vtop.report.model import Report
+
+# builder, and what it needs where it finds nothing
+FIGURES: Final[tuple[tuple[str, Callable[[Report], Figure | None], str], ...]] = (
+    ("The whole session", timelines.session, "no page was recorded"),
+    ("TTFT stacked", by_phase.ttft, "no request finished"),
+    ("Queue against prefill", by_phase.crossing, "it takes two or more loads of vtop's own"),
+    ("What a step is made of", by_phase.iterations, "the server does not count tokens per step"),
+    ("KV measured against expected", kv_by_phase.kv_expected, "the pool or the lengths of requests are not known"),
+    ("Asked for, and resident", kv_by_phase.asked_and_resident, "the pool or the lengths of requests are not known"),
+    ("Where the requests are", timelines.residents, "no request waited"),
+    ("The preemption cycle", timelines.cycle, "fewer than two preemptions"),
+    ("The staircase", timelines.staircase, "fewer than two preemptions"),
+    ("Before and after", side_by_side.three, "there is one phase only"),
+    (
+        "Executed tokens against context",
+        kv_by_phase.work,
+        "what was executed is not known (--enable-mfu-metrics counts it)",
+    ),
+    ("Where the wall clock went", by_phase.wall_clock, "the time of a step that only decodes is not known"),
+    ("Power, clock and temperature", timelines.cards, "no GPU was read"),
+)
+
+
+def figures(report: Report) -> tuple[list[Figure], list[str]]:
+    """(the figures that can be drawn, a line for each that cannot)."""
+    found, missing = [], []
+    for title, builder, needs in FIGURES:
+        figure = builder(report)
+        if figure is not None and figure.drawn:
+            found.append(figure)
+        else:
+            missing.append(f"{title}: {needs}.")
+    spread = [one for one in latency_curves.latencies(report) if one.drawn]
+    if not spread:
+        missing.append("Distributions: no latency was observed.")
+    return found + spread, missing
+
+
+def across(reports: Sequence[Report]) -> list[Figure]:
+    """Those that set several recordings side by side."""
+    if len(reports) < 2:
+        return []
+    runs = [(report.file, report.run) for report in reports if report.run is not None]
+    found = [side_by_side.across(reports)]
+    if len(runs) > 1:
+        found += [side_by_side.three_of(runs, "three-recordings"), kv_by_phase.work_of(runs, "work-recordings")]
+    return [figure for figure in found if figure is not None and figure.drawn]
+
+
+def unique(figure: Figure, number: int) -> Figure:
+    """The same with a key that no figure of another recording on the page has."""
+    return replace(figure, key=f"r{number}-{figure.key}")

@@ -1,0 +1,80 @@
+"""Figures that set runs side by side: phases of one recording, or several recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vtop import units
+from vtop.report.figures.figure import Figure, Panel, Series
+from vtop.report.labels import PARTS, best, part, percentile_words, ttft_words, upper
+from vtop.report.model import Report
+from vtop.report.numbers import Numbers, Percentile
+
+
+def three(report: Report) -> Figure | None:
+    """Throughput, tail of ITL and preemptions side by side."""
+    phases = [(phase, phase.whole) for phase in report.phases if phase.whole is not None]
+    return three_of([(phase.label, of) for phase, of in phases]) if len(phases) > 1 else None
+
+
+def three_of(named: Sequence[tuple[str, Numbers]], key: str = "three") -> Figure:
+    """The same of any stretches, each with its name."""
+    return Figure(
+        key=key,
+        title="Before and after: throughput, tail of ITL, preemptions",
+        caption="Each panel has a scale of its own. p99 of ITL is the upper bound of its bucket where that is all.",
+        alt="; ".join(
+            f"{name}: {units.number(of.output_per_s)} output tokens/s, p99 ITL {percentile_words(_tail(of))}, "
+            f"{units.count(of.preemptions)} preemptions"
+            for name, of in named
+        )
+        + ".",
+        x_title="",
+        x_kind="category",
+        panels=(
+            Panel(
+                "output tokens/s",
+                (Series("output", "decode", tuple((name, of.output_per_s) for name, of in named), "bar"),),
+            ),
+            Panel(
+                "p99 ITL",
+                (Series("p99 ITL", "prefill", tuple((name, upper(_tail(of))) for name, of in named), "bar"),),
+                unit="s",
+            ),
+            Panel(
+                "preemptions",
+                (Series("preemptions", "preemption", tuple((name, of.preemptions) for name, of in named), "bar"),),
+            ),
+        ),
+    )
+
+
+def across(reports: Sequence[Report]) -> Figure | None:
+    """The parts of TTFT of several recordings, on a logarithmic axis."""
+    known = [(one, one.run) for one in reports if one.run is not None and one.run.parts.total_s is not None]
+    if len(known) < 2:
+        return None
+    return Figure(
+        key="across",
+        title="What TTFT is made of, across recordings",
+        caption="Means of all requests that finished in a recording, on a logarithmic axis; what is 0 has no point.",
+        alt="; ".join(f"{report.file}: {ttft_words(of)}" for report, of in known) + ".",
+        x_title="recording",
+        x_kind="category",
+        panels=(
+            Panel(
+                "time",
+                tuple(
+                    Series(name, role, tuple((report.file, part(of, name) or None) for report, of in known), "points")
+                    for name, role in PARTS
+                    if any(part(of, name) for _, of in known)
+                ),
+                log=True,
+                unit="s",
+            ),
+        ),
+    )
+
+
+def _tail(of: Numbers) -> Percentile:
+    return best(of, "ITL", "p99_s")

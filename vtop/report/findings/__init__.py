@@ -1,0 +1,1 @@
+"""What a report states: findings, facts, validity, counters against each other, and what to try next."""

@@ -1,0 +1,263 @@
+"""What was found: at most five sentences with their numbers, each made by a rule that states what it rests on.
+
+A rule looks at the report and says nothing where it has no evidence. They stand in the order of what a reader needs
+first: failures, what binds, what the wait is made of, what it costs; the first MOST that speak are the findings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from vtop import units
+from vtop.report.labels import ttft_words
+from vtop.report.model import Phase, Report
+from vtop.report.numbers import Numbers
+
+MOST: Final = 5
+FEWER: Final = 0.8  # of the requests in flight: less of them running is a finding
+NEARLY_FULL: Final = 0.95
+WORTH_SAYING: Final = 0.05  # a share below is not a finding of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    rule: str
+    sentence: str
+    evidence: tuple[str, ...]
+
+
+def findings(report: Report) -> tuple[Finding, ...]:
+    found = [one for rule in RULES if (one := rule(report)) is not None]
+    return tuple(found[:MOST])
+
+
+def failed(report: Report) -> Finding | None:
+    """Requests of the own load failed."""
+    loads = [phase.load for phase in report.phases if phase.load is not None]
+    count, judged = sum(load.failed for load in loads), sum(load.failed + load.done for load in loads)
+    if not count:
+        return None
+    classes: dict[str, int] = {}
+    for load in loads:
+        for name, many in load.failed_by_class:
+            classes[name] = classes.get(name, 0) + many
+    named = ", ".join(f"{name} {many:,}" for name, many in sorted(classes.items(), key=lambda one: -one[1]))
+    return Finding(
+        "failed",
+        f"{count:,} of {judged:,} requests failed ({named}); percentiles count them as longer than everything.",
+        (f"{judged:,} own requests ended", named),
+    )
+
+
+def residents(report: Report) -> Finding | None:
+    """Far fewer ran than were asked for, with the pool full."""
+    phase, of = heaviest(report)
+    account = of.account if of is not None else None
+    if phase is None or of is None or account is None or account.nominal is None or of.running.median is None:
+        return None
+    asked, ran = account.nominal.concurrency, of.running.median
+    if ran > FEWER * asked or (of.kv.peak_ratio or 0.0) < NEARLY_FULL:
+        return None
+    fits = account.predicted_residents
+    length = (account.input_tokens or 0.0) + (account.output_tokens or 0.0)
+    said = f"{units.count(asked)} requests were in flight and only {units.count(ran)} ran (median)"
+    if fits is not None:
+        said += f": the KV pool holds {units.number(fits)} requests of {units.count(length)} tokens"
+    said += f"; {units.count(of.waiting.median)} waited (median)."
+    evidence = [f"running {units.count(of.running.low)}–{units.count(of.running.peak)} on {of.pages:,} pages"]
+    if account.oversubscription is not None:
+        evidence.append(f"need of all in flight: {account.oversubscription:.1f} × the pool")
+    evidence += [f"lengths from {account.lengths_from}", at(phase, of)]
+    return Finding("residents", said, tuple(evidence))
+
+
+def made_of(report: Report) -> Finding | None:
+    """What the time to first token is made of under the heaviest load."""
+    phase, of = heaviest(report)
+    if phase is None or of is None or of.parts.total_s is None or not of.parts.total_s:
+        return None
+    parts = of.parts
+    shares = {
+        "queueing": (parts.queue_s or 0.0) / of.parts.total_s,
+        "prefill": (parts.prefill_s or 0.0) / of.parts.total_s,
+        "frontend": (parts.frontend_s or 0.0) / of.parts.total_s,
+    }
+    most = max(shares, key=lambda name: shares[name])
+    where = f" at {phase.label}" if len(report.phases) > 1 else ""
+    said = f"TTFT{where} is {ttft_words(of)}: {units.percent(shares[most])} of it is {most}."
+    evidence = [f"means of the {units.count(parts.n)} requests that finished", at(phase, of)]
+    if of.own_ttft is not None and of.own_ttft.client_s is not None:
+        evidence.append(f"the client saw {units.seconds(of.own_ttft.client_s)}")
+    return Finding("made of", said, tuple(evidence))
+
+
+def preempted(report: Report) -> Finding | None:
+    """Requests were put back."""
+    run, stair = report.run, report.staircase
+    if run is None or not run.preemptions:
+        return None
+    said = f"{units.count(run.preemptions)} preemptions"
+    if stair.interval_mean_s is not None:
+        said += f", one every {units.seconds(stair.interval_mean_s)}"
+    if stair.trigger_mean_ratio is not None:
+        said += f", when KV use stood at {units.percent(stair.trigger_mean_ratio)}"
+    if stair.freed_mean_tokens is not None:
+        said += f"; each freed {units.count(stair.freed_mean_tokens)} tokens"
+    said += ": a steady cycle." if stair.steady else "."
+    evidence = [f"num_preemptions_total over {units.clock(run.seconds)}"]
+    if stair.straightness is not None:
+        evidence.append(f"{units.number(stair.per_minute)} a minute, R² {stair.straightness:.3f}")
+    if stair.trigger_low_ratio is not None:
+        evidence.append(f"lowest trigger {units.percent(stair.trigger_low_ratio)}")
+    return Finding("preempted", said, tuple(evidence))
+
+
+def recomputed(report: Report) -> Finding | None:
+    """What the preemptions cost."""
+    run = report.run
+    if run is None or not run.recompute.tokens or (run.recompute.ratio or 0.0) < WORTH_SAYING:
+        return None
+    of = run.recompute
+    about = "About " if of.estimate else ""
+    said = f"{about}{units.count(of.since_start)} tokens were run through the model again, "
+    said += f"{units.percent(of.since_start_ratio)} more than the answers needed"
+    if of.per_preemption is not None:
+        said += f": {units.count(of.per_preemption)} a preemption"
+    clock = run.wallclock
+    if clock.recompute_s is not None and run.seconds:
+        said += f", {units.seconds(clock.recompute_s)} or {units.percent(clock.recompute_s / run.seconds)} of the time"
+    evidence = [f"by {of.method}"]
+    if of.executed_tokens is not None:
+        there = f"{units.count(of.executed_tokens)} executed, {units.count(of.least_tokens)} needed"
+        evidence.append(f"since the recording began; {there} in {units.clock(run.seconds)} of requests")
+    for name, other in (("FLOPs", of.by_flops_tokens), ("released KV", of.by_kv_tokens)):
+        if other is not None and not of.estimate:
+            evidence.append(f"{units.count(other)} by {name}")
+    return Finding("recomputed", said + ".", tuple(evidence))
+
+
+def grown(report: Report) -> Finding | None:
+    """How queue and prefill grow from the lowest load to the highest."""
+    growth = report.growth
+    known = [one for one in growth.phases if one.prefill_s is not None and one.queue_s is not None]
+    if len(known) < 2:
+        return None
+    low, high = known[0], known[-1]
+    assert high.prefill_s is not None
+    said = f"From {_load(report, low.phase)} to {_load(report, high.phase)} queueing grew from "
+    said += f"{units.seconds(low.queue_s)} to {units.seconds(high.queue_s)}"
+    if low.prefill_s:
+        said += f", prefill {units.number(high.prefill_s / low.prefill_s)} ×"
+    if growth.crossed_at is not None:
+        said += f"; the queue overtook prefill at {units.number(growth.crossed_at)} {growth.crossing_unit}"
+    elif growth.crossing is not None:
+        said += (
+            f"; it would overtake prefill at ≈ {units.number(growth.crossing)} {growth.crossing_unit} (extrapolated)"
+        )
+    counts = ", ".join(units.count(one.finished) for one in known)
+    return Finding("grown", said + ".", (f"{len(known)} loads", f"finished at each: {counts}"))
+
+
+def reached(report: Report) -> Finding | None:
+    """What the load brought, and how it scales from the lowest load."""
+    known = [(phase, phase.whole) for phase in report.phases if phase.whole is not None and phase.whole.output_per_s]
+    if not known:
+        return None
+    phase, of = max(known, key=lambda one: one[1].output_per_s or 0.0)
+    where = f" at {phase.label}" if len(known) > 1 else ""
+    said = f"The highest throughput was {units.number(of.output_per_s)} output tokens/s{where}"
+    if len(known) > 1:
+        first, low = known[0]
+        loads = (first.load.concurrency if first.load else None, phase.load.concurrency if phase.load else None)
+        factor = (of.output_per_s or 0.0) / (low.output_per_s or math.inf)
+        if first is not phase and loads[0] and loads[1]:
+            said += f", {units.number(factor)} × that of {first.label} with {loads[1] / loads[0]:g} × the load"
+    return Finding("reached", said + ".", (f"from {of.output_from}", at(phase, of)))
+
+
+def kept(report: Report) -> Finding | None:
+    """How many requests kept the service levels."""
+    judged = [(phase, phase.load.slo) for phase in report.phases if phase.load is not None and phase.load.slo]
+    if not judged:
+        return None
+    phase, slo = judged[-1]
+    assert slo is not None
+    bounds = " and ".join(f"{name} ≤ {units.seconds(bound)}" for name, bound in slo.bounds)
+    where = f" at {phase.label}" if len(report.phases) > 1 else ""
+    said = f"{slo.good:,} of {slo.judged:,} requests ({units.percent(slo.attainment_ratio)}){where} kept {bounds}."
+    return Finding("kept", said, (f"{units.number(slo.good_per_s)} requests/s that kept all bounds",))
+
+
+def powered(report: Report) -> Finding | None:
+    """The card stood at its limit."""
+    phase, of = heaviest(report, steady=True)
+    if phase is None or of is None:
+        return None
+    capped = dict(of.energy.throttle).get("power cap")
+    share = max(capped or 0.0, of.energy.near_limit_share or 0.0)
+    if share < WORTH_SAYING or of.power_w.mean is None:
+        return None
+    where = f" at {phase.label}" if len(report.phases) > 1 else ""
+    limit = units.watts(report.power_limit_w)
+    said = f"The power limit of {limit} held the clock down in {units.percent(capped)} of the readings{where}"
+    if not capped:
+        said = f"Power stood within 3 % of its limit of {limit} in {units.percent(share)} of the readings{where}"
+    said += f" (mean {units.watts(of.power_w.mean)}), which no metric of vLLM shows."
+    return Finding("powered", said, (f"{of.power_w.n:,} readings of the steady part", at(phase, of)))
+
+
+def unseen(report: Report) -> Finding | None:
+    """The percentile of ITL that people watch cannot show the preemptions."""
+    run = report.run
+    if run is None or run.tail.sentence is None:
+        return None
+    evidence = (f"{units.count(run.tail.samples)} gaps between tokens", f"{units.count(run.tail.touched)} touched")
+    return Finding("unseen", run.tail.sentence.rstrip(".") + ".", evidence)
+
+
+def stolen(report: Report) -> Finding | None:
+    """How much of decoding other requests took."""
+    phase, of = heaviest(report)
+    if phase is None or of is None or (of.wallclock.stolen_ratio or 0.0) < WORTH_SAYING:
+        return None
+    clock = of.wallclock
+    said = (
+        f"Decoding took {units.seconds(clock.request_decode_s)} a request where "
+        f"{units.seconds(clock.undisturbed_decode_s)} would do: {units.percent(clock.stolen_ratio)} went to "
+        "the prefill, and the recomputing, of others."
+    )
+    return Finding("stolen", said, (f"a step that only decodes takes {units.seconds(clock.step_s)}", at(phase, of)))
+
+
+def calm(report: Report) -> Finding | None:
+    """Nobody waited and nothing was put back: the server could do more."""
+    run = report.run
+    if run is None or run.verdict.limit != "none" or len(report.phases) > 1:
+        return None
+    said = f"Nothing binds: {', '.join(run.verdict.evidence[:3])}, {units.count(run.preemptions)} preemptions."
+    return Finding("calm", said, (f"{run.pages:,} pages",))
+
+
+RULES: Final[tuple[Callable[[Report], Finding | None], ...]] = (
+    failed, residents, made_of, preempted, recomputed, grown, reached, kept, powered, unseen, stolen, calm,
+)  # fmt: skip
+
+
+def heaviest(report: Report, *, steady: bool = False) -> tuple[Phase | None, Numbers | None]:
+    """The phase with most requests in flight, and its numbers."""
+    known = [(phase, of) for phase in report.phases if (of := phase.steady if steady else phase.whole) is not None]
+    if not known:
+        return None, None
+    return max(known, key=lambda one: (one[1].running.mean or 0.0) + (one[1].waiting.mean or 0.0))
+
+
+def at(phase: Phase, of: Numbers) -> str:
+    return f"{phase.label}, {units.clock(of.begin_s)}–{units.clock(of.end_s)}"
+
+
+def _load(report: Report, number: int) -> str:
+    labels = (one.label for one in report.phases if one.load is not None and one.load.phase == number)
+    return next(labels, f"phase {number + 1}")

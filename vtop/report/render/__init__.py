@@ -1,0 +1,1 @@
+"""A report's document in its forms: HTML, Markdown, JSON, text."""

@@ -1,0 +1,255 @@
+"""Figures as inline SVG, by Altair and vl-convert: offline, in the colours of the page, light or dark.
+
+Colours go into the chart as placeholders, one hex number for each role, and come out as CSS variables, so the page's
+style decides, also when the reader's preference changes. Ids are made unique, as all SVGs of a page share one space.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from xml.sax.saxutils import escape
+
+import altair as alt
+import vl_convert
+
+from vtop.report.figures.figure import Figure, Panel, Series
+
+WIDTH: Final = 640
+_LETTER: Final = 6.5  # of a label, about, in the same unit
+ROLES: Final = (
+    "text", "dim", "border", "running", "waiting", "queue", "prefill", "decode", "frontend", "network", "kv",
+    "preemption", "power", "limit", "bad", "panel",
+)  # fmt: skip
+_PLACEHOLDER: Final = {role: f"#0{at:02x}fe{at % 10}" for at, role in enumerate(ROLES)}
+_COLOURS: Final = re.compile("|".join(map(re.escape, _PLACEHOLDER.values())), re.IGNORECASE)
+_ROLE_OF: Final = {colour: role for role, colour in _PLACEHOLDER.items()}
+# what XML does not allow, and the two line ends that Vega's expressions break at
+_NOT_TEXT: Final = re.compile("[^\t\n\r\x20-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_DASHES: Final = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2], [1, 3], [10, 4], [4, 1], [3, 6])
+_CLOCK: Final = (
+    "(datum.value >= 3600 ? floor(datum.value / 3600) + ':' + format(floor(datum.value % 3600 / 60), '02d') : "
+    "floor(datum.value / 60)) + ':' + format(floor(datum.value % 60), '02d')"
+)
+_SI: Final = "format(datum.value, '~s') + (datum.value ? 's' : '')"  # 10 ms as 10ms
+Tables = dict[str, list[dict[str, Any]]]
+_VEGA_LITE: Final = "6.1"  # the latest that vl-convert 1.8 and 1.9 both know
+
+
+def svg(figure: Figure) -> str:
+    """One SVG element. Every text in it is escaped, and nothing in it asks for anything from outside."""
+    spec = chart(figure)
+    drawn = vl_convert.vegalite_to_svg(spec, vl_version=_VEGA_LITE)
+    return _for_page(drawn, figure)
+
+
+def chart(figure: Figure) -> dict[str, Any]:
+    """The figure in Vega-Lite's words. Data stand beside the chart: Altair would look at every point of them."""
+    tables: Tables = {}
+    panels = [_panel(figure, number, tables) for number in range(len(figure.panels))]
+    abreast = figure.x_kind == "category" and len(panels) > 1
+    together: Any = alt.hconcat(*panels, spacing=24) if abreast else alt.vconcat(*panels, spacing=10)
+    together = together.resolve_scale(color="independent", strokeDash="independent").configure(**_config())
+    return {**together.to_dict(), "datasets": tables}
+
+
+def _config() -> dict[str, Any]:
+    text, dim, border = (_PLACEHOLDER[role] for role in ("text", "dim", "border"))
+    return {
+        "background": "transparent",
+        "font": "system-ui, sans-serif",
+        "view": {"stroke": "transparent"},
+        "axis": {
+            "labelColor": dim,
+            "titleColor": dim,
+            "titleFontWeight": "normal",
+            "domainColor": border,
+            "tickColor": border,
+            "gridColor": border,
+            "gridOpacity": 0.5,
+            "labelLimit": 160,
+        },
+        "legend": {"labelColor": text, "title": None, "orient": "top", "labelLimit": 300, "symbolStrokeWidth": 2},
+    }
+
+
+def _panel(figure: Figure, number: int, tables: Tables) -> Any:
+    panel, many = figure.panels[number], len(figure.panels)
+    abreast = figure.x_kind == "category" and many > 1
+    # one axis below all of them, where they stand on one another
+    x = _Axis(figure, (WIDTH - 60 * (many - 1)) / many if abreast else WIDTH, titled=abreast or number == many - 1)
+    layers = [*_shades(figure, x, tables), *(_marks(panel, style, x, tables) for style in _styles(panel))]
+    layers += _ticks(figure, x, tables) + _rules(panel, tables)
+    height = 200 if abreast else 260 if many == 1 or figure.x_kind == "category" else 120
+    return alt.layer(*layers).properties(width=x.width, height=height)
+
+
+def _of(rows: list[dict[str, Any]], tables: Tables) -> Any:
+    """A chart of some rows."""
+    name = f"rows{len(tables)}"
+    tables[name] = rows
+    return alt.Chart(alt.NamedData(name))
+
+
+def _styles(panel: Panel) -> list[str]:
+    return list(dict.fromkeys(series.style for series in panel.series))
+
+
+def _marks(panel: Panel, style: str, x: _Axis, tables: Tables) -> Any:
+    """All series of one style."""
+    series = [one for one in panel.series if one.style == style]
+    base = _of([row for place, one in enumerate(series) for row in _rows(one, place)], tables)
+    mark: Any = {
+        "line": lambda: base.mark_line(strokeWidth=1.6, point=_pointed(series, x, filled=True)),
+        "dashed": lambda: base.mark_line(strokeWidth=1.4, strokeDash=[5, 4], point=_pointed(series, x, filled=False)),
+        "step": lambda: base.mark_line(strokeWidth=1.6, interpolate="step-after"),
+        "points": lambda: base.mark_point(size=60, strokeWidth=2, filled=False),
+        "bar": base.mark_bar,
+        "area": lambda: base.mark_area(opacity=0.75, line=False),
+    }[style]()
+    return mark.encode(**_encoding(panel, style, x))
+
+
+def _pointed(series: Sequence[Series], x: _Axis, *, filled: bool) -> Any:
+    few = x.kind in ("category", "log") or max(len(one.points) for one in series) <= 160
+    return {"size": 24, "filled": filled} if few and (filled or x.kind == "category") else False
+
+
+def _rows(series: Series, place: int) -> list[dict[str, Any]]:
+    """A gap ends a line: each stretch between gaps is a run of its own."""
+    rows, run = [], 0
+    for x, y in series.points:
+        if y is None:
+            run += 1
+            continue
+        at = _clean(x) if isinstance(x, str) else x
+        rows.append({"x": at, "y": y, "name": _clean(series.name), "run": run, "place": place})
+    return rows
+
+
+def _encoding(panel: Panel, style: str, x: _Axis) -> dict[str, Any]:
+    names = [_clean(one.name) for one in panel.series]
+    alone = len(panel.series) == 1
+    scale = alt.Scale(domain=names, range=[_PLACEHOLDER[one.role] for one in panel.series])
+    found: dict[str, Any] = {
+        "x": x.of("x"),
+        "y": _y(panel, "y", stacked=panel.stacked and style in ("bar", "area")),
+        "color": alt.Color("name:N", scale=scale, sort=names, legend=None if alone else alt.Legend()),
+    }
+    if panel.stacked and style in ("bar", "area"):
+        found["order"] = alt.Order("place:Q")
+    elif style == "bar" and not alone:
+        found["xOffset"] = alt.XOffset("name:N", sort=names)
+    if style in ("line", "dashed", "step", "area"):
+        found["detail"] = alt.Detail("run:N")
+    if style == "step" and not alone:  # curves of phases: told apart without colour
+        dashes = [_DASHES[at % len(_DASHES)] for at in range(len(names))]
+        found["strokeDash"] = alt.StrokeDash("name:N", scale=alt.Scale(domain=names, range=dashes), legend=None)
+    if style == "points" and not alone:
+        found["shape"] = alt.Shape("name:N", scale=alt.Scale(domain=names), legend=None)
+    return found
+
+
+class _Axis:
+    """The horizontal axis of a panel, the same for every mark on it."""
+
+    def __init__(self, figure: Figure, most: float, *, titled: bool) -> None:
+        self.kind = figure.x_kind
+        self.title = (figure.x_title or None) if titled else None
+        self.titled = titled
+        every = (str(x) for panel in figure.panels for one in panel.series for x, _ in one.points)
+        self.order = list(dict.fromkeys(map(_clean, every))) if self.kind == "category" else []
+        self.width = min(most, 40 + 110 * len(self.order)) if self.kind == "category" else most  # a bar is no wall
+        self._seconds = figure.x_title == "seconds"
+
+    def of(self, field: str) -> Any:
+        if self.kind == "category":
+            longest = max(map(len, self.order), default=0)
+            crowded = longest * _LETTER > self.width / max(1, len(self.order))
+            axis = alt.Axis(labelAngle=-30 if crowded else 0)
+            return alt.X(f"{field}:N", sort=self.order, title=self.title, axis=axis)
+        if self.kind == "time":
+            axis = alt.Axis(labelExpr=_CLOCK, grid=False, labels=self.titled)
+            return alt.X(f"{field}:Q", title=self.title, scale=alt.Scale(nice=False), axis=axis)
+        if self.kind == "log":
+            axis = alt.Axis(labelExpr=_SI) if self._seconds else alt.Axis(format="~r")
+            return alt.X(f"{field}:Q", title=self.title, scale=alt.Scale(type="log", nice=False), axis=axis)
+        return alt.X(f"{field}:Q", title=self.title, scale=alt.Scale(zero=False, padding=20))
+
+
+def _y(panel: Panel, field: str, *, stacked: bool = False) -> Any:
+    known = [y for one in panel.series for _, y in one.points if y is not None]
+    top = panel.top if panel.top is not None else 1.0 if known and not any(known) else None  # all are 0
+    if panel.log:
+        scale = alt.Scale(type="log")
+    else:
+        scale = alt.Scale(domainMin=0, domainMax=top) if top is not None else alt.Scale(zero=True)
+    axis = {
+        "s": lambda: alt.Axis(labelExpr=_SI, tickCount=5),
+        "share": lambda: alt.Axis(format=".0%", tickCount=5),
+        "": lambda: alt.Axis(tickCount=5),
+    }[panel.unit]()
+    return alt.Y(f"{field}:Q", title=panel.title, scale=scale, axis=axis, stack="zero" if stacked else None)
+
+
+def _shades(figure: Figure, x: _Axis, tables: Tables) -> list[Any]:
+    if not figure.shades:
+        return []
+    rows = [{"from": begin, "to": end, "what": _clean(what)} for begin, end, what in figure.shades]
+    base = _of(rows, tables)
+    shade = base.mark_rect(color=_PLACEHOLDER["dim"], opacity=0.13).encode(x=x.of("from"), x2="to:Q")
+    if len(rows) < 2:
+        return [shade]
+    words = base.mark_text(align="left", baseline="top", dx=2, dy=-10, fontSize=9, color=_PLACEHOLDER["dim"]).encode(
+        x=x.of("from"), y=alt.value(0), text="what:N"
+    )
+    return [shade, words]
+
+
+def _ticks(figure: Figure, x: _Axis, tables: Tables) -> list[Any]:
+    if not figure.ticks:
+        return []
+    base = _of([{"at": at} for at in figure.ticks], tables)
+    return [base.mark_rule(color=_PLACEHOLDER["preemption"], strokeWidth=1, opacity=0.8).encode(x=x.of("at"))]
+
+
+def _rules(panel: Panel, tables: Tables) -> list[Any]:
+    found = []
+    for rule in panel.rules:
+        base = _of([{"at": rule.at, "name": _clean(rule.name)}], tables)
+        colour = _PLACEHOLDER[rule.role]
+        found.append(base.mark_rule(color=colour, strokeDash=[6, 3]).encode(y=_y(panel, "at")))
+        words = base.mark_text(align="right", baseline="top", dy=3, color=colour, fontSize=10)
+        found.append(words.encode(x=alt.value(WIDTH), y=_y(panel, "at"), text="name:N"))
+    return found
+
+
+def _clean(text: str) -> str:
+    return _NOT_TEXT.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def _for_page(drawn: str, figure: Figure) -> str:
+    """The SVG with a title and a description of its own, the page's colours, and ids that no other SVG has."""
+    named = f'role="img" aria-labelledby="{figure.key}-title {figure.key}-alt"'
+    told = (
+        f'<title id="{figure.key}-title">{escape(_clean(figure.title))}</title>'
+        f'<desc id="{figure.key}-alt">{escape(_clean(figure.alt))}</desc>'
+    )
+    drawn = re.sub(r"<svg\b([^>]*)>", lambda found: f"<svg {named}{_sized(found.group(1))}>{told}", drawn, count=1)
+    drawn = re.sub(r'\bid="((?:clip|gradient)\w*)"', rf'id="{figure.key}-\1"', drawn)
+    drawn = re.sub(r"url\(#((?:clip|gradient)\w*)\)", rf"url(#{figure.key}-\1)", drawn)
+    drawn = re.sub(r'\saria-(?:label|roledescription|hidden)="[^"]*"|\srole="graphics-[a-z]+"', "", drawn)
+    return _COLOURS.sub(lambda found: f"var(--{_ROLE_OF[found.group().lower()]})", drawn)
+
+
+def _sized(attributes: str) -> str:
+    """Without a fixed size: as wide as the page lets it be."""
+    wide = re.search(r'\bwidth="([\d.]+)"', attributes)
+    kept = re.sub(r'\s(?:width|height|class|version|xmlns:xlink)="[^"]*"', "", attributes)
+    return kept + (f' style="max-width:{wide.group(1)}px"' if wide is not None else "")
+
+
+def palette(colours: Mapping[str, str]) -> str:
+    """The CSS variables that the SVGs and the page ask for."""
+    return "".join(f"--{role}:{colours[role]};" for role in ROLES)
