@@ -9,13 +9,13 @@ import sys
 import time
 
 from vtop import shipped
-from vtop.engine import profile
-from vtop.engine.fit import compare, fit
-from vtop.engine.flags import Flags
-from vtop.engine.observed import Observed
-from vtop.engine.replay import Ask, Load
-from vtop.engine.runs import Run, runs
-from vtop.engine.shape import QWEN_7B
+from vtop.engine.core.flags import Flags
+from vtop.engine.core.model_shape import QWEN_7B
+from vtop.engine.fit import profile
+from vtop.engine.fit.fit import compare, fit
+from vtop.engine.runs.observed import Observed
+from vtop.engine.runs.replay import Ask, Load
+from vtop.engine.runs.runs import Run, runs
 
 # recordings, with the flags that a page does not say
 H200: dict[str, dict[str, int]] = {

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from vtop import shipped, units
-from vtop.engine import profile
-from vtop.engine.pace import pace_of
-from vtop.engine.runs import Run, runs
-from vtop.engine.whatif import Row, WhatIf, changes, recorded_of, what_if
+from vtop.engine.fit import profile
+from vtop.engine.fit.calibration import pace_of
+from vtop.engine.runs.runs import Run, runs
+from vtop.engine.whatif.whatif import Row, WhatIf, changes, recorded_of, what_if
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from pathlib import Path
 from fit_profiles import HELD_OUT, recorded  # type: ignore[import-not-found, unused-ignore]
 
 from vtop import units
-from vtop.engine import profile
-from vtop.engine.pace import pace_of
-from vtop.engine.runs import Run, runs
-from vtop.engine.whatif import Row, what_if
+from vtop.engine.fit import profile
+from vtop.engine.fit.calibration import pace_of
+from vtop.engine.runs.runs import Run, runs
+from vtop.engine.whatif.whatif import Row, what_if
 
 HEAD = (
     "| run | output tok/s | alone | at its pace | mean TTFT | alone | at its pace | preempted | alone | at its pace | "

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import httpx
 
-from vtop.engine.flags import Flags
+from vtop.engine.core.flags import Flags
 from vtop.engine.server.simulated import Settings
-from vtop.engine.server.started import Started
+from vtop.engine.server.subprocess import Started
 
 IN, OUT = 128, 256
 

@@ -9,12 +9,12 @@ import time
 from dataclasses import replace
 
 from vtop import shipped
-from vtop.engine import profile
-from vtop.engine.engine import Engine
-from vtop.engine.flags import Flags
-from vtop.engine.measured import Levels
-from vtop.engine.replay import Load, replay
-from vtop.engine.runs import runs
+from vtop.engine.core.engine import Engine
+from vtop.engine.core.flags import Flags
+from vtop.engine.fit import profile
+from vtop.engine.runs.measured import Levels
+from vtop.engine.runs.replay import Load, replay
+from vtop.engine.runs.runs import runs
 
 OVERLOAD_S = 615.0  # the last ones run alone: so that it is 600 and more
 TAKES = 3

@@ -154,7 +154,7 @@ def test_another_address_is_warned_of(host: str, warned: bool, monkeypatch: pyte
         asked.append((host, port))
         return socket.create_server(("127.0.0.1", 0))
 
-    monkeypatch.setattr("vtop.engine.server.started.listen", listen)
+    monkeypatch.setattr("vtop.engine.server.subprocess.listen", listen)
     monkeypatch.setattr("vtop.engine.server.serve.serve", lambda settings, listening: signal.SIGTERM)
     result = CliRunner().invoke(main, ["simulate", "--host", host, "--port", "1234"])
     assert (result.exit_code, asked) == (128 + signal.SIGTERM, [(host, 1234)])

@@ -14,7 +14,7 @@ from tests.engine.test_runs import busy, loaded, started, written
 from tests.session.made import Log, Server
 from tests.ui.screens import OVERLOAD
 from vtop.cli import main
-from vtop.engine import profile
+from vtop.engine.fit import profile
 from vtop.recording import GpuReading
 
 RUN = ("sweep", "--phase", "7")  # 64 in flight

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from vtop.engine.flags import Flags
-from vtop.engine.plan import Outcome, Plan
-from vtop.engine.request import Request
-from vtop.engine.scheduler import Scheduler
+from vtop.engine.core.flags import Flags
+from vtop.engine.core.request import Request
+from vtop.engine.core.scheduler import Scheduler
+from vtop.engine.core.step import Outcome, Plan
 
 
 @dataclass

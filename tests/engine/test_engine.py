@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 import vtop.engine
-from vtop.engine import profile
-from vtop.engine.engine import NEVER, Engine
-from vtop.engine.flags import Flags
-from vtop.engine.plan import Outcome, Plan
-from vtop.engine.replay import WIRE_S, Ask, Load, Replayed, measures, replay
-from vtop.engine.request import Request
-from vtop.engine.shape import QWEN_7B, ModelShape
-from vtop.engine.timing import Card, captured
+from vtop.engine.core.engine import NEVER, Engine
+from vtop.engine.core.flags import Flags
+from vtop.engine.core.model_shape import QWEN_7B, ModelShape
+from vtop.engine.core.request import Request
+from vtop.engine.core.step import Outcome, Plan
+from vtop.engine.core.timing import Card, captured
+from vtop.engine.fit import profile
+from vtop.engine.runs.replay import WIRE_S, Ask, Load, Replayed, measures, replay
 
 H200 = profile.load("h200-qwen2.5-7b")
 FLAGS = Flags(num_gpu_blocks=5431, enable_prefix_caching=False)

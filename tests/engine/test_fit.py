@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from vtop import shipped
-from vtop.engine import profile
-from vtop.engine.fit import Compared, Fit, compare, fit
-from vtop.engine.measured import Measured
-from vtop.engine.pace import at_pace, pace_of
-from vtop.engine.runs import Run, runs
-from vtop.engine.timing import Frontend, Timing
-from vtop.engine.whatif import recorded_of, simulate
+from vtop.engine.core.timing import Frontend, Timing
+from vtop.engine.fit import profile
+from vtop.engine.fit.calibration import at_pace, pace_of
+from vtop.engine.fit.fit import Compared, Fit, compare, fit
+from vtop.engine.runs.measured import Measured
+from vtop.engine.runs.runs import Run, runs
+from vtop.engine.whatif.whatif import recorded_of, simulate
 from vtop.errors import VtopError
 
 RECORDINGS = shipped.folder("recordings")

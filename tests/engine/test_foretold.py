@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from vtop import shipped
-from vtop.engine import profile
-from vtop.engine.pace import pace_of
-from vtop.engine.runs import Run, runs
-from vtop.engine.whatif import recorded_of, what_if
+from vtop.engine.fit import profile
+from vtop.engine.fit.calibration import pace_of
+from vtop.engine.runs.runs import Run, runs
+from vtop.engine.whatif.whatif import recorded_of, what_if
 
 H200 = profile.load("h200-qwen2.5-7b")
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from vtop import shipped
-from vtop.engine import profile
-from vtop.engine.engine import Engine
-from vtop.engine.pace import AS_FITTED, Pace, at_pace, pace_of
-from vtop.engine.replay import measures, replay
-from vtop.engine.runs import Run, runs
-from vtop.engine.whatif import what_if
+from vtop.engine.core.engine import Engine
+from vtop.engine.fit import profile
+from vtop.engine.fit.calibration import AS_FITTED, Pace, at_pace, pace_of
+from vtop.engine.runs.replay import measures, replay
+from vtop.engine.runs.runs import Run, runs
+from vtop.engine.whatif.whatif import what_if
 
 H200 = profile.load("h200-qwen2.5-7b")
 RECORDINGS = shipped.folder("recordings")

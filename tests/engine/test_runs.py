@@ -10,7 +10,7 @@ import pytest
 
 from tests.session.made import Log, Server
 from vtop import shipped
-from vtop.engine.runs import RECORDED, TOLD, Run, read, runs
+from vtop.engine.runs.runs import RECORDED, TOLD, Run, read, runs
 from vtop.recording import Identity, Load, Request, Scrape, encode
 
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.driven import Driven, drive
-from vtop.engine.flags import Flags
-from vtop.engine.plan import Plan
-from vtop.engine.request import Request
-from vtop.engine.scheduler import Scheduler
+from vtop.engine.core.flags import Flags
+from vtop.engine.core.request import Request
+from vtop.engine.core.scheduler import Scheduler
+from vtop.engine.core.step import Plan
 from vtop.errors import VtopError
 
 H200 = Flags(num_gpu_blocks=5431, enable_prefix_caching=False)  # the server of the recordings

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.virtual import FLAGS, no_process
-from vtop.engine.flags import Flags
-from vtop.engine.server.asked import Asked
-from vtop.engine.server.drive import Stream
+from vtop.engine.core.flags import Flags
+from vtop.engine.server.clocked_engine import Stream
+from vtop.engine.server.request_parsing import Asked
 from vtop.engine.server.simulated import Served, Settings, Simulated
 
 SMALL = replace(FLAGS, num_gpu_blocks=65, max_model_len=1024)  # 1,024 tokens

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.engine.virtual import FLAGS, Answer, Served, virtually
-from vtop.engine.flags import Flags
-from vtop.engine.server.families import SIMULATED
+from vtop.engine.core.flags import Flags
+from vtop.engine.server.metric_families import SIMULATED
 
 STREAMS = Path(__file__).resolve().parents[1] / "streams"
 TINY = Flags(num_gpu_blocks=128, block_size=32, max_model_len=1024, max_num_seqs=16)

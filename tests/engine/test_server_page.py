@@ -13,9 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.utils import floatToGoString
 
 from tests.engine.virtual import Served, virtually
-from vtop.engine.flags import Flags
+from vtop.engine.core.flags import Flags
 from vtop.engine.server.exposition import Family, number
-from vtop.engine.server.process import process_lines
+from vtop.engine.server.process_metrics import process_lines
 
 PAGES = Path(__file__).resolve().parents[1] / "pages"
 # as the real server of the 0.32 pages was started

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.engine.virtual import FLAGS
-from vtop.engine.server.asked import Asked
+from vtop.engine.server.request_parsing import Asked
 from vtop.engine.server.simulated import Settings, Simulated
-from vtop.engine.server.tape import ORIGIN, tape
+from vtop.engine.server.virtual_recording import ORIGIN, tape
 from vtop.recording import encode
 from vtop.recording.events import AnyEvent
 from vtop.session.frame import Frame, View
@@ -73,7 +73,7 @@ def test_executed_tokens_from_the_write_bytes_are_those_of_the_engine(monkeypatc
             super().__init__(*settings)
             made.append(self)
 
-    monkeypatch.setattr("vtop.engine.server.tape.Simulated", Known)
+    monkeypatch.setattr("vtop.engine.server.virtual_recording.Simulated", Known)
     recording = tape(OVERLOAD, ASKED, 48, 12.0)
     recording.close("the time is up")
     session = Session(recording.start)

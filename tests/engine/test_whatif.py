@@ -7,15 +7,15 @@ from dataclasses import fields, replace
 import pytest
 
 from vtop import shipped
-from vtop.engine import profile
-from vtop.engine.engine import Engine
-from vtop.engine.flags import Flags
-from vtop.engine.measured import NUMBERS, Answer, Bounds, Levels, Measured, mean_of, quantile, simulated
-from vtop.engine.profile import Residual
-from vtop.engine.replay import Ask, Load, replay
-from vtop.engine.runs import Run, read, runs
-from vtop.engine.search import AS_GOOD, BEST, asked, criterion, search, with_flag
-from vtop.engine.whatif import (
+from vtop.engine.core.engine import Engine
+from vtop.engine.core.flags import Flags
+from vtop.engine.fit import profile
+from vtop.engine.fit.profile import Residual
+from vtop.engine.runs.measured import NUMBERS, Answer, Bounds, Levels, Measured, mean_of, quantile, simulated
+from vtop.engine.runs.replay import Ask, Load, replay
+from vtop.engine.runs.runs import Run, read, runs
+from vtop.engine.whatif.flag_search import AS_GOOD, BEST, asked, criterion, search, with_flag
+from vtop.engine.whatif.whatif import (
     BETTER,
     HIGHER,
     NO_ERROR,

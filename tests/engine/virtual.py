@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from vtop.engine.flags import Flags
-from vtop.engine.server.face import Face
-from vtop.engine.server.pump import Pump
+from vtop.engine.core.flags import Flags
+from vtop.engine.server.app import Face
+from vtop.engine.server.realtime import Pump
 from vtop.engine.server.simulated import Settings, Simulated
 
 T = TypeVar("T")

@@ -16,11 +16,11 @@ import pytest
 
 from tests.live.vllm_server import KEY, VllmServer
 from tests.live.vtop_record import VTOP, environment, session
-from vtop.engine.engine import Engine
-from vtop.engine.fit import fit
-from vtop.engine.plan import Outcome
-from vtop.engine.replay import Load, replay
-from vtop.engine.runs import Run, runs
+from vtop.engine.core.engine import Engine
+from vtop.engine.core.step import Outcome
+from vtop.engine.fit.fit import fit
+from vtop.engine.runs.replay import Load, replay
+from vtop.engine.runs.runs import Run, runs
 from vtop.metrics.vllm import Quantity
 from vtop.recording import FileRecording, Request
 

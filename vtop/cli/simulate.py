@@ -67,7 +67,7 @@ def simulate(port: int, host: str, **asked: Any) -> None:
     """
     settings = _settings(asked)
     from vtop.engine.server.serve import serve
-    from vtop.engine.server.started import listen
+    from vtop.engine.server.subprocess import listen
 
     try:
         listening = listen(host, port)
@@ -104,13 +104,13 @@ def demo(record_to: Path | None, fault: str, **look: Any) -> None:
             raise VtopError("--record goes with the screen; without one: vtop simulate, and vtop record --url :8000")
         _print_an_instant(settings, view)
         return
-    from vtop.engine.server.started import Started
+    from vtop.engine.server.subprocess import Started
 
     with Started(settings) as server:  # first of all: it comes up while the screen is loaded
         from vtop.cli import watch
-        from vtop.engine import profile
-        from vtop.engine.server.tape import ORIGIN
-        from vtop.engine.shape import numbers
+        from vtop.engine.core.model_shape import numbers
+        from vtop.engine.fit import profile
+        from vtop.engine.server.virtual_recording import ORIGIN
         from vtop.load.spec import phases
 
         asked: dict[str, Any] = {
@@ -130,8 +130,8 @@ def demo(record_to: Path | None, fault: str, **look: Any) -> None:
 
 def _print_an_instant(settings: Settings, view: dict[str, Any]) -> None:
     """The same load, a minute of it on virtual time."""
-    from vtop.engine.server.asked import Asked
-    from vtop.engine.server.tape import tape
+    from vtop.engine.server.request_parsing import Asked
+    from vtop.engine.server.virtual_recording import tape
     from vtop.ui import run
 
     asked = Asked(prompts=(range(DEMO_IN),), max_tokens=DEMO_OUT, ignore_eos=True)
@@ -143,8 +143,8 @@ def _print_an_instant(settings: Settings, view: dict[str, Any]) -> None:
 
 def _settings(asked: dict[str, Any]) -> Settings:
     """What a simulated server is started with. Raises VtopError for what vLLM refuses, before anything listens."""
-    from vtop.engine import profile
-    from vtop.engine.flags import Flags
+    from vtop.engine.core.flags import Flags
+    from vtop.engine.fit import profile
     from vtop.engine.server.faults import faults
     from vtop.engine.server.simulated import Settings, check
 

@@ -16,10 +16,10 @@ from vtop.cli.shared import form_of, given_shape, open_recording, write
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
-    from vtop.engine.flags import Flags
-    from vtop.engine.measured import Bounds
-    from vtop.engine.profile import Profile
-    from vtop.engine.runs import Run
+    from vtop.engine.core.flags import Flags
+    from vtop.engine.fit.profile import Profile
+    from vtop.engine.runs.measured import Bounds
+    from vtop.engine.runs.runs import Run
     from vtop.report.render.document import Document
 
 FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json", ".txt": "txt"}
@@ -66,10 +66,10 @@ def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -
     if output is not None and output.exists():
         raise VtopError(f"{output}: exists already; name a new file, or remove it first")
     from vtop.cli import whatif_words as words
-    from vtop.engine.pace import AS_FITTED, pace_of
-    from vtop.engine.search import asked as wanted
-    from vtop.engine.search import criterion, search
-    from vtop.engine.whatif import what_if
+    from vtop.engine.fit.calibration import AS_FITTED, pace_of
+    from vtop.engine.whatif.flag_search import asked as wanted
+    from vtop.engine.whatif.flag_search import criterion, search
+    from vtop.engine.whatif.whatif import what_if
 
     bounds = _bounds(asked["slo"])
     what = wanted(asked["search_for"]) if asked["search_for"] else None
@@ -114,8 +114,8 @@ def fit(files: tuple[Path, ...], output: Path, name: str | None, **asked: Any) -
         raise VtopError(f"{output}: exists already; name a new file, or remove it first")
     if not output.absolute().parent.is_dir():
         raise VtopError(f"{output}: there is no folder {output.parent}")
-    from vtop.engine import profile
-    from vtop.engine.fit import fit as fitted
+    from vtop.engine.fit import profile
+    from vtop.engine.fit.fit import fit as fitted
 
     given = [run for file in files for run in _runs(file, asked)[0]]
     click.echo(f"fitting {len(given)} {'run' if len(given) == 1 else 'runs'}; a minute or two …", err=True)
@@ -131,8 +131,8 @@ def fit(files: tuple[Path, ...], output: Path, name: str | None, **asked: Any) -
 
 def _runs(file: Path, asked: dict[str, Any]) -> tuple[list[Run], list[str]]:
     """The runs of a recording, and which of their flags are taken for granted. Raises VtopError where there is none."""
-    from vtop.engine.runs import Run, read
-    from vtop.engine.shape import shape_of
+    from vtop.engine.core.model_shape import shape_of
+    from vtop.engine.runs.runs import Run, read
 
     path = open_recording(file).path
     was = {"max_num_seqs": asked["was_seqs"], "max_num_batched_tokens": asked["was_budget"]}
@@ -169,7 +169,7 @@ def _runs(file: Path, asked: dict[str, Any]) -> tuple[list[Run], list[str]]:
 def _seated(run: Run) -> tuple[Run, str]:
     """The run with the max_num_seqs it was made with, as far as the recording shows it; and how that is said, where it
     is taken for granted."""
-    from vtop.engine.runs import TOLD
+    from vtop.engine.runs.runs import TOLD
 
     seen, known, whence = run.observed, run.flags.max_num_seqs, run.whence.get("max_num_seqs")
     if whence is not None and (seen.most_running is None or seen.most_running <= known):
@@ -199,7 +199,7 @@ def _changed(flags: Flags, asked: dict[str, Any]) -> Flags:
 def _bounds(text: str | None) -> Bounds | None:
     if text is None:
         return None
-    from vtop.engine.measured import Bounds
+    from vtop.engine.runs.measured import Bounds
     from vtop.load.spec import slo
 
     asked = slo(text)
@@ -208,8 +208,8 @@ def _bounds(text: str | None) -> Bounds | None:
 
 def _profile(name: str | None, runs: Sequence[Run], file: Path) -> Profile:
     """The profile asked for, or that of the recorded card, or one fitted on the recording itself."""
-    from vtop.engine import profile
-    from vtop.engine.fit import fit as fitted
+    from vtop.engine.fit import profile
+    from vtop.engine.fit.fit import fit as fitted
 
     if name is not None:
         return profile.load(name)

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from vtop.engine.flags import Flags
-from vtop.engine.measured import Measured
-from vtop.engine.profile import Profile
-from vtop.engine.search import Search
-from vtop.engine.whatif import Row, WhatIf
+from vtop.engine.core.flags import Flags
+from vtop.engine.fit.profile import Profile
+from vtop.engine.runs.measured import Measured
+from vtop.engine.whatif.flag_search import Search
+from vtop.engine.whatif.whatif import Row, WhatIf
 
 
 def json(file: str, profile: Profile, answers: Sequence[WhatIf | Search], taken: Sequence[str]) -> bytes:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from vtop import units
-from vtop.engine.flags import Flags
-from vtop.engine.measured import NUMBERS
-from vtop.engine.pace import AS_FITTED, Pace
-from vtop.engine.profile import Profile
-from vtop.engine.replay import Load
-from vtop.engine.runs import RECORDED, USUAL, Run
-from vtop.engine.search import Search, Tried
-from vtop.engine.whatif import Row, WhatIf, changes
+from vtop.engine.core.flags import Flags
+from vtop.engine.fit.calibration import AS_FITTED, Pace
+from vtop.engine.fit.profile import Profile
+from vtop.engine.runs.measured import NUMBERS
+from vtop.engine.runs.replay import Load
+from vtop.engine.runs.runs import RECORDED, USUAL, Run
+from vtop.engine.whatif.flag_search import Search, Tried
+from vtop.engine.whatif.whatif import Row, WhatIf, changes
 from vtop.report.compare import words
 from vtop.report.compare.parts import Difference, NumberPart
 from vtop.report.render.document import Block, Document, Facts, Finding, Findings, Section, Table, Text

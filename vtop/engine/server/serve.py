@@ -22,9 +22,9 @@ import msgspec
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from vtop.engine.server.face import Face
-from vtop.engine.server.process import process_lines
-from vtop.engine.server.pump import Pump
+from vtop.engine.server.app import Face
+from vtop.engine.server.process_metrics import process_lines
+from vtop.engine.server.realtime import Pump
 from vtop.engine.server.simulated import Settings, Simulated
 
 BACKLOG = 2048

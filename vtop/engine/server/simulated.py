@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from vtop.engine import profile
-from vtop.engine.engine import Engine
-from vtop.engine.flags import Flags
-from vtop.engine.request import Request
-from vtop.engine.server import asked as requests
-from vtop.engine.server.asked import Asked, Refusal
-from vtop.engine.server.counts import Counts, Parent, Seen
-from vtop.engine.server.drive import Drive, Stream
+from vtop.engine.core.engine import Engine
+from vtop.engine.core.flags import Flags
+from vtop.engine.core.model_shape import ModelShape
+from vtop.engine.core.request import Request
+from vtop.engine.fit import profile
+from vtop.engine.server import request_parsing as requests
+from vtop.engine.server.clocked_engine import Drive, Stream
 from vtop.engine.server.faults import Faults, faults
-from vtop.engine.server.http_counts import HttpCounts
-from vtop.engine.server.words import Answer
-from vtop.engine.shape import ModelShape
+from vtop.engine.server.http_metrics import HttpCounts
+from vtop.engine.server.metrics import Counts, Parent, Seen
+from vtop.engine.server.request_parsing import Asked, Refusal
+from vtop.engine.server.vocabulary import Answer
 from vtop.errors import VtopError
 
 BUSY = "The engine is currently busy and cannot accept new requests. Please try again later or on a different instance."

@@ -9,12 +9,12 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-from vtop.engine.flags import Flags
-from vtop.engine.measured import NUMBERS, Bounds, Number
-from vtop.engine.pace import AS_FITTED, Pace, at_pace
-from vtop.engine.profile import Profile
-from vtop.engine.runs import Run
-from vtop.engine.whatif import Error, Simulated, error_of, recorded_of, remarks, simulate
+from vtop.engine.core.flags import Flags
+from vtop.engine.fit.calibration import AS_FITTED, Pace, at_pace
+from vtop.engine.fit.profile import Profile
+from vtop.engine.runs.measured import NUMBERS, Bounds, Number
+from vtop.engine.runs.runs import Run
+from vtop.engine.whatif.whatif import Error, Simulated, error_of, recorded_of, remarks, simulate
 from vtop.errors import VtopError
 
 FLAGS: Final = ("max-num-seqs", "kv-tokens", "max-num-batched-tokens")

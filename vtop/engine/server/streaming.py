@@ -9,11 +9,11 @@ from secrets import token_hex
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from vtop.engine.server import asked as requests
-from vtop.engine.server.asked import Refusal
-from vtop.engine.server.pump import Pump
+from vtop.engine.server import request_parsing as requests
+from vtop.engine.server.realtime import Pump
+from vtop.engine.server.request_parsing import Refusal
+from vtop.engine.server.response_format import Wording
 from vtop.engine.server.simulated import Served
-from vtop.engine.server.wording import Wording
 
 STREAM_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8")]
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from math import exp
 from typing import Final
 
-from vtop.engine.flags import Flags
-from vtop.engine.plan import Plan
-from vtop.engine.shape import ModelShape
+from vtop.engine.core.flags import Flags
+from vtop.engine.core.model_shape import ModelShape
+from vtop.engine.core.step import Plan
 
 GRAPH_TOKENS: Final = 512  # most tokens of a captured step, whatever the flags
 WARM_S: Final = 3.0  # for so long a launch without a graph makes the next ones quicker

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from vtop.engine.engine import Engine
-from vtop.engine.flags import Flags
-from vtop.engine.plan import Outcome
-from vtop.engine.request import Request
+from vtop.engine.core.engine import Engine
+from vtop.engine.core.flags import Flags
+from vtop.engine.core.model_shape import Work
+from vtop.engine.core.request import Request
+from vtop.engine.core.step import Outcome
 from vtop.engine.server.exposition import Buckets, Family, Value
-from vtop.engine.server.families import FAMILIES, bounds
-from vtop.engine.shape import Work
+from vtop.engine.server.metric_families import FAMILIES, bounds
 
 PREFIX = "vllm:"
 NO_WORK = Work(0, 0, 0)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from vtop.engine.measured import Answer
+from vtop.engine.runs.measured import Answer
 from vtop.metrics.vllm import Quantity
 from vtop.recording import Request
 from vtop.session.frame import View

@@ -19,13 +19,13 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Final
 
-from vtop.engine.engine import Engine
-from vtop.engine.flags import Flags, option
-from vtop.engine.measured import NUMBERS, Bounds, Levels, Measured, Number, mean_of, of_answers, simulated
-from vtop.engine.pace import AS_FITTED, Pace, at_pace
-from vtop.engine.profile import Profile, Residual
-from vtop.engine.replay import Load, replay
-from vtop.engine.runs import Run
+from vtop.engine.core.engine import Engine
+from vtop.engine.core.flags import Flags, option
+from vtop.engine.fit.calibration import AS_FITTED, Pace, at_pace
+from vtop.engine.fit.profile import Profile, Residual
+from vtop.engine.runs.measured import NUMBERS, Bounds, Levels, Measured, Number, mean_of, of_answers, simulated
+from vtop.engine.runs.replay import Load, replay
+from vtop.engine.runs.runs import Run
 from vtop.errors import VtopError
 
 TRIES: Final = 3  # it is chance who meets whom in a step

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from vtop.engine.request import Request
-from vtop.engine.server.families import SIMULATED
+from vtop.engine.core.request import Request
+from vtop.engine.server.metric_families import SIMULATED
 from vtop.engine.server.simulated import Choice, Served
 
 DONE: Final = b"data: [DONE]\n\n"

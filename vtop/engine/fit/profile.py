@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from vtop.engine.shape import ModelShape
-from vtop.engine.timing import Frontend, Timing
+from vtop.engine.core.model_shape import ModelShape
+from vtop.engine.core.timing import Frontend, Timing
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:  # it brings numpy and the session, which a server has no use for
-    from vtop.engine.fit import Compared, Fit
+    from vtop.engine.fit.fit import Compared, Fit
 
 FOLDER = Path(__file__).resolve().parent / "profiles"
 MEASURES = ("e2e_s", "ttft_s", "prefill_s", "decode_s")
@@ -63,7 +63,7 @@ def of_fit(fit: Fit, name: str, origin: str, *, card: str | None = None, held_ou
 
     held_out: runs that it was not fitted on, and what it makes of them; it holds where those were, too.
     """
-    from vtop.engine.fit import ASSUMED
+    from vtop.engine.fit.fit import ASSUMED
 
     cards = {one.run.card for one in fit.compared}
     flags = fit.compared[0].run.flags if fit.compared else None

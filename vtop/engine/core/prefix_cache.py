@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
 
-from vtop.engine.request import Request
+from vtop.engine.core.request import Request
 
 
 class PrefixPool:

@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 
 from vtop import __version__
-from vtop.engine.server.asked import Asked
-from vtop.engine.server.families import SIMULATED
+from vtop.engine.core.model_shape import numbers
+from vtop.engine.server.metric_families import SIMULATED
+from vtop.engine.server.request_parsing import Asked
 from vtop.engine.server.simulated import Served, Settings, Simulated
-from vtop.engine.shape import numbers
 from vtop.metrics.page import Folder
 from vtop.recording import Identity, LiveRecording, Load, Request, Start, Target
 from vtop.recording.events import FORMAT

@@ -9,7 +9,7 @@ import heapq
 from collections import deque
 from collections.abc import Iterator
 
-from vtop.engine.request import Request
+from vtop.engine.core.request import Request
 
 
 class Fcfs:

@@ -12,10 +12,10 @@ from math import exp, log
 
 import numpy as np
 
-from vtop.engine.fit import SPEEDS, misses
-from vtop.engine.least_squares import Vector, least_squares
-from vtop.engine.profile import Profile
-from vtop.engine.runs import Run
+from vtop.engine.fit.fit import SPEEDS, misses
+from vtop.engine.fit.least_squares import Vector, least_squares
+from vtop.engine.fit.profile import Profile
+from vtop.engine.runs.runs import Run
 
 # how far a host and a card may well be from the profile's, as factors: what was seen of five H200 servers
 LAUNCH_FACTOR, CARD_FACTOR = 1.3, 1.015

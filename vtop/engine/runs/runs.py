@@ -14,10 +14,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from vtop.engine.flags import POLICIES, TAKEN_BUDGET, TAKEN_SEQS, Flags
-from vtop.engine.observed import Observed, answers_of, observed
-from vtop.engine.replay import Ask, Load
-from vtop.engine.shape import ModelShape, shape_of
+from vtop.engine.core.flags import POLICIES, TAKEN_BUDGET, TAKEN_SEQS, Flags
+from vtop.engine.core.model_shape import ModelShape, shape_of
+from vtop.engine.runs.observed import Observed, answers_of, observed
+from vtop.engine.runs.replay import Ask, Load
 from vtop.metrics.vllm import Quantity
 from vtop.recording import FileRecording, Request
 from vtop.recording import Load as Phase

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from vtop.engine.flags import Flags
-from vtop.engine.lane import Lane
-from vtop.engine.plan import Outcome, Plan
-from vtop.engine.pool import NO_HIT, BlockPool
-from vtop.engine.prefix import PrefixPool
-from vtop.engine.queue import ByPriority, Fcfs, WaitingQueue
-from vtop.engine.request import FINISHED, PREEMPTED, RUNNING, WAITING, Request
+from vtop.engine.core.block_pool import NO_HIT, BlockPool
+from vtop.engine.core.decode_batch import Lane
+from vtop.engine.core.flags import Flags
+from vtop.engine.core.prefix_cache import PrefixPool
+from vtop.engine.core.request import FINISHED, PREEMPTED, RUNNING, WAITING, Request
+from vtop.engine.core.step import Outcome, Plan
+from vtop.engine.core.waiting_queue import ByPriority, Fcfs, WaitingQueue
 
 NEVER: Final = -1
 

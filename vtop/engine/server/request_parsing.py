@@ -13,8 +13,8 @@ from zlib import crc32
 
 import msgspec
 
-from vtop.engine.flags import Flags
-from vtop.engine.server import words
+from vtop.engine.core.flags import Flags
+from vtop.engine.server import vocabulary
 
 COMPLETION_TOKENS = 16  # where max_tokens is not given
 SHORTEST, SPREAD = 16, 497  # tokens of an answer that ends by itself
@@ -89,7 +89,7 @@ def read(body: bytes, *, chat: bool, force_usage: bool = False) -> Asked:
     if isinstance(said, _Chat):
         if not said.messages:
             raise _invalid("missing", "messages", "Field required")
-        prompts: list[Sequence[int]] = [words.chat_ids(said.messages)]
+        prompts: list[Sequence[int]] = [vocabulary.chat_ids(said.messages)]
         max_tokens = said.max_completion_tokens if said.max_completion_tokens is not None else max_tokens
     else:
         prompts = _prompts(said.prompt)
@@ -166,13 +166,13 @@ def natural_tokens(draw: int) -> int:
 
 def _prompts(prompt: str | list[Any] | None) -> list[Sequence[int]]:
     if isinstance(prompt, str):
-        return [words.token_ids(prompt) or [words.START]]
+        return [vocabulary.token_ids(prompt) or [vocabulary.START]]
     if not prompt:
         raise _invalid("missing", "prompt", "Either prompt or prompt_embeds must be provided and non-empty.")
     if all(type(one) is int for one in prompt):
         return [prompt]
     if all(isinstance(one, str) for one in prompt):
-        return [words.token_ids(one) or [words.START] for one in prompt]
+        return [vocabulary.token_ids(one) or [vocabulary.START] for one in prompt]
     if all(isinstance(one, list) and one and all(type(id_) is int for id_ in one) for one in prompt):
         return list(prompt)
     raise _invalid("value_error", "prompt", "Input should be a valid string, list of integers or list of those")

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vtop.engine.engine import Engine
-from vtop.engine.least_squares import Vector, least_squares
-from vtop.engine.replay import Load, Replayed, measures, replay
-from vtop.engine.runs import Run
-from vtop.engine.shape import QWEN_7B, ModelShape
-from vtop.engine.timing import Frontend, Timing
+from vtop.engine.core.engine import Engine
+from vtop.engine.core.model_shape import QWEN_7B, ModelShape
+from vtop.engine.core.timing import Frontend, Timing
+from vtop.engine.fit.least_squares import Vector, least_squares
+from vtop.engine.runs.replay import Load, Replayed, measures, replay
+from vtop.engine.runs.runs import Run
 
 
 @dataclass(frozen=True, slots=True)

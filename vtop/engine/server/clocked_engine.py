@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Callable, Set
 from itertools import chain
 
-from vtop.engine.engine import NEVER, Engine
-from vtop.engine.plan import Outcome
-from vtop.engine.request import Request
-from vtop.engine.server.counts import Seen, seen
+from vtop.engine.core.engine import NEVER, Engine
+from vtop.engine.core.request import Request
+from vtop.engine.core.step import Outcome
+from vtop.engine.server.metrics import Seen, seen
 
 
 class Stream:

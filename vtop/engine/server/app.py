@@ -13,12 +13,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from vtop.engine.server import words
-from vtop.engine.server.asked import Refusal
-from vtop.engine.server.families import SIMULATED
-from vtop.engine.server.generate import Generate
-from vtop.engine.server.pump import Pump
+from vtop.engine.server import vocabulary
+from vtop.engine.server.metric_families import SIMULATED
+from vtop.engine.server.realtime import Pump
+from vtop.engine.server.request_parsing import Refusal
 from vtop.engine.server.simulated import Settings, Simulated
+from vtop.engine.server.streaming import Generate
 
 METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 
@@ -94,7 +94,7 @@ class Face:
         try:
             body = await request.json()
             chat = body.get("messages") if isinstance(body, dict) else None
-            ids = words.chat_ids(chat) if chat else words.token_ids(body["prompt"])
+            ids = vocabulary.chat_ids(chat) if chat else vocabulary.token_ids(body["prompt"])
         except (ValueError, KeyError, TypeError, AttributeError):
             refusal = Refusal(400, "1 validation error:\n  prompt or messages: Field required", "Bad Request", "body")
             return JSONResponse(refusal.body, refusal.status)

@@ -11,12 +11,12 @@ import heapq
 from collections import deque
 from typing import Final
 
-from vtop.engine.flags import Flags
-from vtop.engine.plan import Outcome, Plan
-from vtop.engine.request import Request
-from vtop.engine.scheduler import Scheduler
-from vtop.engine.shape import ModelShape, Work
-from vtop.engine.timing import Card, Frontend, Timing
+from vtop.engine.core.flags import Flags
+from vtop.engine.core.model_shape import ModelShape, Work
+from vtop.engine.core.request import Request
+from vtop.engine.core.scheduler import Scheduler
+from vtop.engine.core.step import Outcome, Plan
+from vtop.engine.core.timing import Card, Frontend, Timing
 
 PARSE, SUBMIT = range(2)
 NEVER: Final = float("inf")

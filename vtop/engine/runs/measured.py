@@ -12,10 +12,10 @@ from math import ceil
 from statistics import fmean
 from typing import Final
 
-from vtop.engine.engine import Engine
-from vtop.engine.plan import Outcome
-from vtop.engine.replay import Replayed, measures
-from vtop.engine.request import Request
+from vtop.engine.core.engine import Engine
+from vtop.engine.core.request import Request
+from vtop.engine.core.step import Outcome
+from vtop.engine.runs.replay import Replayed, measures
 from vtop.samples import samples_needed
 
 

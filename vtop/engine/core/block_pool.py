@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from vtop.engine.request import Request
+from vtop.engine.core.request import Request
 
 NO_HIT: tuple[int, ...] = ()
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from random import Random
 from statistics import fmean
 
-from vtop.engine.engine import NEVER, Engine
-from vtop.engine.plan import Outcome
-from vtop.engine.request import Request
+from vtop.engine.core.engine import NEVER, Engine
+from vtop.engine.core.request import Request
+from vtop.engine.core.step import Outcome
 
 WIRE_S = 0.8e-3  # there and back, on one machine
 SPREAD_S = 50e-6  # between the first requests of a closed loop: a client sends them one after another

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vtop.engine.request import Request
+from vtop.engine.core.request import Request
 
 
 class Lane:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from vtop.engine.request import Request
+from vtop.engine.core.request import Request
 
 
 class Plan:

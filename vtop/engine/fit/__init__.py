@@ -1,0 +1,1 @@
+"""The engine's coefficients from recordings: the fit, the profile it makes, and a host's own pace."""

@@ -1,0 +1,1 @@
+"""What load a recording's server was under, and the same load on the simulated engine."""

@@ -1,0 +1,1 @@
+"""What other flags would have done to a recorded load."""
