@@ -24,11 +24,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic, monotonic_ns, process_time
 
-from vtop.load.backlog import AT_ONCE
-from vtop.load.client import Client
-from vtop.load.exchange import Exchange
-from vtop.load.reading import Asked, Reading
-from vtop.load.sse import StreamEvent
+from vtop.load.http.client import Client
+from vtop.load.http.deferred import AT_ONCE
+from vtop.load.http.exchange import Exchange
+from vtop.load.http.response import Asked, Reading
+from vtop.load.http.sse import StreamEvent
 
 MOCK = Path(__file__).resolve().parent / "load_mock.py"
 PAYLOAD = b'{"model":"tiny","prompt":[1,2,3],"max_tokens":64,"stream":true,"ignore_eos":true}'

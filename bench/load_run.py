@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vtop.load.conductor import Conductor
-from vtop.load.probe import Door
-from vtop.load.spec import phases
+from vtop.load.workers.controller import Conductor
+from vtop.load.workers.probe import Door
+from vtop.load.workload.spec import phases
 from vtop.recording.events import Event, Host, Load, Request
 
 MOCK = Path(__file__).resolve().parent / "load_mock.py"

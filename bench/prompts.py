@@ -12,10 +12,10 @@ import sys
 from collections import deque
 from time import perf_counter
 
-from vtop.load.dataset import Item
-from vtop.load.prompts import Prompts
-from vtop.load.schedule import due_times
-from vtop.load.spec import phases
+from vtop.load.workload.arrivals import due_times
+from vtop.load.workload.dataset import Item
+from vtop.load.workload.prompts import Prompts
+from vtop.load.workload.spec import phases
 
 ROUNDS = 7
 BLOCK = 512

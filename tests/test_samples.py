@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vtop.load.phase import highest_percentile
+from vtop.load.workload.phase import highest_percentile
 from vtop.samples import samples_needed
 from vtop.session.load.exact_histogram import Spread
 

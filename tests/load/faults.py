@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from vtop.load.client import Client
-from vtop.load.connection import Connection
-from vtop.load.exchange import Exchange
-from vtop.load.reading import Asked
+from vtop.load.http.client import Client
+from vtop.load.http.connection import Connection
+from vtop.load.http.exchange import Exchange
+from vtop.load.http.response import Asked
 
 DONE = b"data: [DONE]\n\n"
 PAYLOAD = json.dumps({"model": "tiny", "prompt": "the secret garden of the king", "max_tokens": 4}).encode()

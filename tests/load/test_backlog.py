@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from tests.load.faults import DONE, Answer, Server, ask, at, four, serving, usage
-from vtop.load.backlog import AT_ONCE, SHARE, Backlog
-from vtop.load.client import Client
-from vtop.load.connection import Connection
-from vtop.load.exchange import Exchange
-from vtop.load.reading import Asked
+from vtop.load.http.client import Client
+from vtop.load.http.connection import Connection
+from vtop.load.http.deferred import AT_ONCE, SHARE, Backlog
+from vtop.load.http.exchange import Exchange
+from vtop.load.http.response import Asked
 
 
 async def rounds(backlog: Backlog, number: int) -> list[int]:

@@ -19,10 +19,10 @@ import pytest
 from tests.load import faults
 from tests.load.faults import DONE, FAULTS, Answer, Clock, Server, ask, at, each, four, serving, token, usage
 from vtop.errors import VtopError
-from vtop.load.client import Client
-from vtop.load.connection import Connection, Patience
-from vtop.load.exchange import Exchange
-from vtop.load.reading import Asked
+from vtop.load.http.client import Client
+from vtop.load.http.connection import Connection, Patience
+from vtop.load.http.exchange import Exchange
+from vtop.load.http.response import Asked
 from vtop.recording.events import Request
 
 PLAIN = Answer(each(1.0, (*four(), usage(4), DONE)))
@@ -515,7 +515,7 @@ async def test_an_answer_that_takes_too_long_in_all(monkeypatch: pytest.MonkeyPa
 
 async def test_an_answer_is_not_waited_for_after_its_done(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = Answer(each(1.0, (*four(), usage(4), DONE)), "hang", unfinished=True)
-    monkeypatch.setattr("vtop.load.connection.LINGER_S", 0.001)
+    monkeypatch.setattr("vtop.load.http.connection.LINGER_S", 0.001)
     async with serving(monkeypatch.setattr, answer) as server:
         client = client_of(server)
         running = asyncio.ensure_future(ask(client))

@@ -22,12 +22,12 @@ import pytest
 
 from tests.load.faults import Answer
 from tests.load.standin import Host, hanging, held, refusal, standing_in, whole
-from vtop.load import conductor as conducting
-from vtop.load import worker
-from vtop.load.conductor import Conductor
-from vtop.load.orders import Pulse
-from vtop.load.probe import Door
-from vtop.load.spec import phases
+from vtop.load.workers import controller as conducting
+from vtop.load.workers import worker
+from vtop.load.workers.controller import Conductor
+from vtop.load.workers.probe import Door
+from vtop.load.workers.protocol import Pulse
+from vtop.load.workload.spec import phases
 from vtop.recording.events import FORMAT, Event, Load, Note, Request, Start, Target, decode, encode
 from vtop.recording.events import Host as HostLine
 from vtop.session.frame import LoadPart
@@ -380,7 +380,7 @@ PARENT = """
 import sys, time
 from tests.load.test_conductor import Run
 from vtop.load import conductor
-from vtop.load.probe import Door
+from vtop.load.workers.probe import Door
 class Far:
     class standin: url = sys.argv[1]
 going = Run(Far, "c=4 n=40 in=8 out=2 workers=2")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from vtop.errors import VtopError
-from vtop.load.dataset import Item, look_for, parse, read
-from vtop.load.phase import Phase
-from vtop.load.spec import phases
+from vtop.load.workload.dataset import Item, look_for, parse, read
+from vtop.load.workload.phase import Phase
+from vtop.load.workload.spec import phases
 
 
 def one(text: str) -> Phase:

@@ -7,9 +7,9 @@ import pytest
 from tests.load.faults import Answer, at
 from tests.load.standin import JSON, Host, standing_in
 from vtop.errors import VtopError
-from vtop.load import probe
-from vtop.load.probe import Door, Model, NotUp
-from vtop.load.prompts import VOCABULARY
+from vtop.load.workers import probe
+from vtop.load.workers.probe import Door, Model, NotUp
+from vtop.load.workload.prompts import VOCABULARY
 
 
 def door(host: Host) -> Door:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.load.test_dataset import TRACE, one, parsed
 from vtop.errors import VtopError
-from vtop.load.prompts import NONCE_TOKENS, WORDS, Prompts
+from vtop.load.workload.prompts import NONCE_TOKENS, WORDS, Prompts
 
 
 def prompts(text: str, entropy: str = "run a", **more: Any) -> Prompts:

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.load.faults import DONE, chat, token, usage
-from vtop.load.exchange import Exchange
-from vtop.load.reading import Asked, Reading
-from vtop.load.refusal import LIMIT, clean, message_of, refused_field
-from vtop.load.sse import EventStream, StreamEvent
+from vtop.load.http.exchange import Exchange
+from vtop.load.http.response import Asked, Reading
+from vtop.load.http.server_errors import LIMIT, clean, message_of, refused_field
+from vtop.load.http.sse import EventStream, StreamEvent
 from vtop.recording.events import Request, decode, encode
 
 STREAMS = Path(__file__).parent.parent / "streams"

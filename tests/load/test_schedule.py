@@ -8,9 +8,9 @@ from statistics import mean, variance
 
 import pytest
 
-from vtop.load.phase import Lengths, Phase
-from vtop.load.schedule import closed_ids, due_times, lengths, share
-from vtop.load.spec import phases
+from vtop.load.workload.arrivals import closed_ids, due_times, lengths, share
+from vtop.load.workload.phase import Lengths, Phase
+from vtop.load.workload.spec import phases
 
 WORKERS = [1, 2, 3, 4, 7]
 

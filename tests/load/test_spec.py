@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtop.errors import VtopError
-from vtop.load.phase import Lengths, Phase, thin
-from vtop.load.spec import WORDS, Slo, phases, slo, sweep
+from vtop.load.workload.phase import Lengths, Phase, thin
+from vtop.load.workload.spec import WORDS, Slo, phases, slo, sweep
 from vtop.samples import samples_needed
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtop.load.sse import EventStream, StreamEvent
+from vtop.load.http.sse import EventStream, StreamEvent
 
 
 def read(*pieces: bytes) -> list[StreamEvent]:

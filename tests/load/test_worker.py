@@ -12,15 +12,15 @@ from typing import Any, cast
 import pytest
 
 from tests.load.faults import DONE, token, usage
-from vtop.load import running as module
-from vtop.load.backlog import AT_ONCE
-from vtop.load.client import Client
-from vtop.load.exchange import Exchange
-from vtop.load.orders import Aim, News, Steady
-from vtop.load.prompts import Prompts
-from vtop.load.running import Running
-from vtop.load.spec import phases
-from vtop.load.voice import Voice
+from vtop.load.http.client import Client
+from vtop.load.http.deferred import AT_ONCE
+from vtop.load.http.exchange import Exchange
+from vtop.load.workers import phase_runner as module
+from vtop.load.workers.line_writer import Voice
+from vtop.load.workers.phase_runner import Running
+from vtop.load.workers.protocol import Aim, News, Steady
+from vtop.load.workload.prompts import Prompts
+from vtop.load.workload.spec import phases
 from vtop.recording.events import Request
 
 clock = time.monotonic

@@ -20,8 +20,8 @@ from vtop.errors import VtopError
 END_S = 3.0  # for a load to end after a signal
 
 if TYPE_CHECKING:
-    from vtop.load.conductor import Conductor
-    from vtop.load.phase import Phase
+    from vtop.load.workers.controller import Conductor
+    from vtop.load.workload.phase import Phase
     from vtop.recording import LiveRecording
     from vtop.recording.events import AnyEvent, Load, Target
     from vtop.session.frame import Frame, LoadPart, Quantiles
@@ -36,9 +36,9 @@ def conductor_of(
     phases: Sequence[Phase],
 ) -> Conductor:
     """The load on the first server. Raises VtopError; asks before it loads another host."""
-    from vtop.load.conductor import Conductor
-    from vtop.load.probe import Door
-    from vtop.load.spec import slo
+    from vtop.load.workers.controller import Conductor
+    from vtop.load.workers.probe import Door
+    from vtop.load.workload.spec import slo
 
     consent(asked, servers[0][0])
     target, access = servers[0][0], servers[1][0]
@@ -70,15 +70,15 @@ def phases_of(asked: dict[str, Any]) -> tuple[Phase, ...]:
         if asked["slo"]:
             raise VtopError("--slo goes with --load: it is about the load's own requests")
         return ()
-    from vtop.load.spec import phases
+    from vtop.load.workload.spec import phases
 
     return _checked(phases(asked["loads"]), asked)
 
 
 def _checked(plan: tuple[Phase, ...], asked: dict[str, Any]) -> tuple[Phase, ...]:
     """The plan, once the bounds and the files that go with it are there. Raises VtopError, before anything is made."""
-    from vtop.load.dataset import look_for
-    from vtop.load.spec import slo
+    from vtop.load.workload.dataset import look_for
+    from vtop.load.workload.spec import slo
 
     if asked["slo"]:
         slo(asked["slo"])
@@ -111,8 +111,8 @@ def sweep(
 
     Exit codes: 0 done, 1 a phase ended early, 2 nothing succeeded or it could not be, 128 + n ended by signal n.
     """
-    from vtop.load.phase import thin
-    from vtop.load.spec import sweep as planned
+    from vtop.load.workload.phase import thin
+    from vtop.load.workload.spec import sweep as planned
 
     # what is not given is left to the words: a dataset brings lengths of its own
     given = [f"{key}={value}" for key, value in (("in", input_tokens), ("out", output_tokens)) if value is not None]
@@ -144,7 +144,7 @@ def load(words: tuple[str, ...], **asked: Any) -> None:
 
     Exit codes: 0 done, 1 a phase ended early, 2 nothing succeeded or it could not be, 128 + n ended by signal n.
     """
-    from vtop.load.spec import phases
+    from vtop.load.workload.spec import phases
     from vtop.recording import encode
 
     url, specs = (DEFAULT_URL, words) if "=" in words[0].partition("/")[0] else (words[0], words[1:])

@@ -111,7 +111,7 @@ def demo(record_to: Path | None, fault: str, **look: Any) -> None:
         from vtop.engine.core.model_shape import numbers
         from vtop.engine.fit import profile
         from vtop.engine.server.virtual_recording import ORIGIN
-        from vtop.load.spec import phases
+        from vtop.load.workload.spec import phases
 
         asked: dict[str, Any] = {
             "urls": (server.url,),

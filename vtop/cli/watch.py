@@ -17,7 +17,7 @@ from vtop.cli.shared import attached, print_json, servers_of, session_of
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
-    from vtop.load.phase import Phase
+    from vtop.load.workload.phase import Phase
     from vtop.recording.events import Target
     from vtop.sources.attach import Attachment
     from vtop.sources.connection import Access

@@ -200,7 +200,7 @@ def _bounds(text: str | None) -> Bounds | None:
     if text is None:
         return None
     from vtop.engine.runs.measured import Bounds
-    from vtop.load.spec import slo
+    from vtop.load.workload.spec import slo
 
     asked = slo(text)
     return Bounds(asked.ttft_s, asked.tpot_s, asked.e2e_s)

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from vtop.load.orders import NEWS, News, Order, Setup
-from vtop.load.work import Work
+from vtop.load.workers.protocol import NEWS, News, Order, Setup
+from vtop.load.workers.worker_handle import Work
 from vtop.recording.events import Event, Request, decode
 
 STOP_S = 1.0  # for all of them to end by themselves

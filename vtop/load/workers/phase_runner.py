@@ -16,17 +16,17 @@ from dataclasses import replace
 from functools import partial
 
 from vtop.errors import VtopError
-from vtop.load.backlog import AT_ONCE
-from vtop.load.client import Client
-from vtop.load.connection import Clock
-from vtop.load.exchange import Exchange
-from vtop.load.limit import ClientLimit
-from vtop.load.orders import Aim, Steady
-from vtop.load.phase import Phase
-from vtop.load.prompts import Prompts
-from vtop.load.reading import Asked
-from vtop.load.schedule import closed_ids, due_times, share
-from vtop.load.voice import Voice
+from vtop.load.http.client import Client
+from vtop.load.http.client_limits import ClientLimit
+from vtop.load.http.connection import Clock
+from vtop.load.http.deferred import AT_ONCE
+from vtop.load.http.exchange import Exchange
+from vtop.load.http.response import Asked
+from vtop.load.workers.line_writer import Voice
+from vtop.load.workers.protocol import Aim, Steady
+from vtop.load.workload.arrivals import closed_ids, due_times, share
+from vtop.load.workload.phase import Phase
+from vtop.load.workload.prompts import Prompts
 from vtop.recording.events import Request
 
 DRAIN_S = 60.0  # without a token or an end, and what is still under way is given up

@@ -13,9 +13,9 @@ from hashlib import shake_128
 from typing import Any
 
 from vtop.errors import VtopError
-from vtop.load.dataset import Item
-from vtop.load.phase import Phase
-from vtop.load.schedule import lengths
+from vtop.load.workload.arrivals import lengths
+from vtop.load.workload.dataset import Item
+from vtop.load.workload.phase import Phase
 
 # A cache matches whole blocks from the front, so one odd id in the first block would do; with the largest usual block
 # filled, a server that matches id by id shares nothing worth counting either.

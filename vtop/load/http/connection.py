@@ -9,8 +9,8 @@ from typing import Final, cast
 
 import httptools
 
-from vtop.load.exchange import Exchange
-from vtop.load.limit import CLIENT_LIMIT, limit_of
+from vtop.load.http.client_limits import CLIENT_LIMIT, limit_of
+from vtop.load.http.exchange import Exchange
 
 LINGER_S: Final = 1.0  # how long the end of an answer may come after its [DONE]
 STALE_S: Final = 1.0  # a kept connection cut this soon after the request was sent had been closed before it

@@ -15,8 +15,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from vtop.errors import VtopError
-from vtop.load.phase import Phase
-from vtop.load.prompts import VOCABULARY, WORDS
+from vtop.load.workload.phase import Phase
+from vtop.load.workload.prompts import VOCABULARY, WORDS
 
 TIMEOUT_S = 10.0
 

@@ -1,6 +1,6 @@
 """A process that sends requests: told what to do over its standard input, it tells what happened over its output.
 
-Run by the conductor as `python -m vtop.load.worker`. It ends when its input does, whatever ended that.
+Run by the conductor as `python -m vtop.load.workers.worker`. It ends when its input does, whatever ended that.
 """
 
 from __future__ import annotations
@@ -20,16 +20,29 @@ from statistics import median
 import msgspec
 
 from vtop.errors import VtopError
-from vtop.load import probe
-from vtop.load.client import Client
-from vtop.load.dataset import Item, read
-from vtop.load.exchange import Exchange
-from vtop.load.orders import Aim, Begin, Done, Failed, Finish, Order, Prepare, Pulse, Ready, Refused, Setup, Until
-from vtop.load.phase import Phase
-from vtop.load.prompts import Prompts
-from vtop.load.reading import Asked
-from vtop.load.running import Running
-from vtop.load.voice import Voice
+from vtop.load.http.client import Client
+from vtop.load.http.exchange import Exchange
+from vtop.load.http.response import Asked
+from vtop.load.workers import probe
+from vtop.load.workers.line_writer import Voice
+from vtop.load.workers.phase_runner import Running
+from vtop.load.workers.protocol import (
+    Aim,
+    Begin,
+    Done,
+    Failed,
+    Finish,
+    Order,
+    Prepare,
+    Pulse,
+    Ready,
+    Refused,
+    Setup,
+    Until,
+)
+from vtop.load.workload.dataset import Item, read
+from vtop.load.workload.phase import Phase
+from vtop.load.workload.prompts import Prompts
 
 TICK_S = 0.01  # of the lag sampler
 TRY_S = 15.0  # a server that is busy for longer is not waited for to try its fields

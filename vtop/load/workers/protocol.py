@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from vtop.load.phase import Phase
-from vtop.load.probe import Door
+from vtop.load.workers.probe import Door
+from vtop.load.workload.phase import Phase
 
 NEWS = b"!"  # begins a line that is no event
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from vtop.errors import VtopError
-from vtop.load import probe
-from vtop.load.crew import STOP_S, Crew
-from vtop.load.orders import (
+from vtop.load.workers import probe
+from vtop.load.workers.probe import Door
+from vtop.load.workers.protocol import (
     Aim,
     Begin,
     Done,
@@ -28,9 +28,9 @@ from vtop.load.orders import (
     Steady,
     Until,
 )
-from vtop.load.phase import WARMUP_LIMIT_S, Phase
-from vtop.load.probe import Door
-from vtop.load.work import Work
+from vtop.load.workers.worker_handle import Work
+from vtop.load.workers.worker_pool import STOP_S, Crew
+from vtop.load.workload.phase import WARMUP_LIMIT_S, Phase
 from vtop.recording.events import Event, Host, Note
 
 SETTLE_S = 2.0  # between two phases

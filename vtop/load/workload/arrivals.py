@@ -11,7 +11,7 @@ from hashlib import blake2b
 from itertools import count
 from random import Random
 
-from vtop.load.phase import Lengths, Phase
+from vtop.load.workload.phase import Lengths, Phase
 
 
 def due_times(

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from typing import NoReturn
 
 from vtop.errors import VtopError
-from vtop.load.phase import LIMIT_S, Lengths, Phase, plain
+from vtop.load.workload.phase import LIMIT_S, Lengths, Phase, plain
 from vtop.units import duration
 
 # word -> how it is written, what it asks for

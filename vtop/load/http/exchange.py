@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from vtop.load.reading import Asked, Reading
-from vtop.load.refusal import clean, message_of, refused_field
-from vtop.load.sse import EventStream
+from vtop.load.http.response import Asked, Reading
+from vtop.load.http.server_errors import clean, message_of, refused_field
+from vtop.load.http.sse import EventStream
 from vtop.recording.events import Request
 
 BODY_LIMIT: Final = 8 * 2**20  # bytes kept of an answer that is no event stream

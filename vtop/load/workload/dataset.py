@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from vtop.errors import VtopError
-from vtop.load.phase import Phase
+from vtop.load.workload.phase import Phase
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from vtop.errors import VtopError
-from vtop.load.backlog import Backlog
-from vtop.load.connection import Clock, Connection, Patience
-from vtop.load.exchange import Exchange
-from vtop.load.limit import CLIENT_LIMIT, ClientLimit, limit_of
+from vtop.load.http.client_limits import CLIENT_LIMIT, ClientLimit, limit_of
+from vtop.load.http.connection import Clock, Connection, Patience
+from vtop.load.http.deferred import Backlog
+from vtop.load.http.exchange import Exchange
 
 READ_BYTES: Final = 256 * 1024  # at most, at once
 WARM_AT_ONCE: Final = 64  # connections opened together: a server's backlog may be no longer

@@ -8,7 +8,7 @@ import threading
 
 import msgspec
 
-from vtop.load.orders import NEWS, News
+from vtop.load.workers.protocol import NEWS, News
 from vtop.recording.events import Request, encode
 
 

@@ -11,7 +11,7 @@ import threading
 
 import msgspec
 
-from vtop.load.orders import Done, Order, Pulse, Setup
+from vtop.load.workers.protocol import Done, Order, Pulse, Setup
 from vtop.recording.events import Request
 
 
@@ -22,7 +22,7 @@ class Work:
         self.number = number
         self._errors = tempfile.TemporaryFile()  # its standard error: a screen may be where vtop's goes
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "vtop.load.worker"],  # -P: what lies in this folder is none of ours
+            [sys.executable, "-P", "-m", "vtop.load.workers.worker"],  # -P: what lies in this folder is none of ours
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

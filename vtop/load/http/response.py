@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from vtop.load.chunk import Choice, Usage, decode
-from vtop.load.refusal import message_of
-from vtop.load.sse import StreamEvent
+from vtop.load.http.chunk import Choice, Usage, decode
+from vtop.load.http.server_errors import message_of
+from vtop.load.http.sse import StreamEvent
 
 DONE: Final = b"[DONE]"
 

@@ -1,0 +1,1 @@
+"""What is asked, when, and with which words: phases, arrivals, lengths, prompts."""
