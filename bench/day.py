@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from vtop.draw.screen import columns_for
+from vtop.draw.layout import columns_for
 from vtop.metrics.page import Folder
 from vtop.recording import FileRecording, Gpu, HistogramCounts, LiveRecording, Scrape, Start, Target
 from vtop.recording.events import FORMAT

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from rich.segment import Segment
 
-from vtop.draw import look, screen
+from vtop.draw import layout, theme
 from vtop.metrics.page import Folder
 from vtop.recording import AnyEvent, LiveRecording, Scrape, Start, Target, Unknown, decode
 from vtop.recording.events import FORMAT
@@ -110,12 +110,12 @@ def test_drawing_a_frame_twice_changes_nothing() -> None:
         text = PAGE.replace("vllm:num_requests_running{", f"vllm:num_requests_running {second}\nx{{")
         scrape = folder.scrape(text, server=0, at_s=float(second), took_s=0.01, bytes=1, health=200)
         session.apply(msgspec.structs.replace(scrape, t=second + 0.01))
-    style = look.load("dark")
+    style = theme.load("dark")
 
     def drawn(now_s: float) -> list[list[Segment]]:
         frame = session.frame(now_s, View(60.0, 44))
-        once = [list(line) for line in screen.screen(frame, 120, 40, style)]
-        assert [list(line) for line in screen.screen(frame, 120, 40, style)] == once
+        once = [list(line) for line in layout.screen(frame, 120, 40, style)]
+        assert [list(line) for line in layout.screen(frame, 120, 40, style)] == once
         return once
 
     first = drawn(9.5)

@@ -110,7 +110,7 @@ def test_a_real_process_says_the_same(tmp_path: Path) -> None:
 
 
 def test_an_instant_past_the_end_of_a_replay_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vtop.cli.back.need_terminal", lambda instead: None)
+    monkeypatch.setattr("vtop.cli.replay.need_terminal", lambda instead: None)
     assert "ends at 0:18" in said(run("replay", str(SWEEP), "--at", "5:00"))
 
 

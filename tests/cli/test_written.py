@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from tests.cli.vtop import refused, vtop
 from tests.export.recorded import SHORT, SWEEP, loaded, strict, watched, written
 from vtop.cli import main
-from vtop.export.tables import TABLES
+from vtop.export.tables.tables import TABLES
 from vtop.recording import FileRecording
 
 NAMES = [table.name for table in TABLES]

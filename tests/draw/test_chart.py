@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.draw.frames import overload_charts
 from vtop.draw import chart
-from vtop.draw.look import ASCII, UNICODE, Glyphs
+from vtop.draw.theme import ASCII, UNICODE, Glyphs
 from vtop.session.frame import Points
 
 POINT = st.none() | st.floats(min_value=0, max_value=1e12)

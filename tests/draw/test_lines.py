@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from vtop.draw.lines import Column, Line, Phrase, heading, line, phrases, shorten, table, wrapped
-from vtop.draw.look import clean, load
+from vtop.draw.text import Column, Line, Phrase, heading, line, phrases, shorten, table, wrapped
+from vtop.draw.theme import clean, load
 
 LOOK = load("dark")
 PLAIN = load("dark", ascii=True, colour=False)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.draw import frames, loads
-from vtop.draw import look as looks
-from vtop.draw.load import load
+from vtop.draw import theme as looks
+from vtop.draw.panels.load import load
 from vtop.session.frame import LoadPart
 
 LOOK = looks.load("dark")

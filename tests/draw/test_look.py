@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.color import Color
 
-from vtop.draw.look import ROLES, load, look, names
+from vtop.draw.theme import ROLES, load, look, names
 from vtop.errors import VtopError
 
 THEMES = Path(__file__).parents[2] / "themes"

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from tests.draw import frames
-from vtop.draw import look as looks
-from vtop.draw.lines import Line
-from vtop.draw.panels import PANELS, chart_columns
-from vtop.draw.rows import LEFT, left
-from vtop.draw.screen import BODY, KEYS, arrange, assembled, columns_for, drawn, screen
+from vtop.draw import theme as looks
+from vtop.draw.grid import LEFT, left
+from vtop.draw.layout import BODY, KEYS, arrange, assembled, columns_for, drawn, screen
+from vtop.draw.panels.registry import PANELS, chart_columns
+from vtop.draw.text import Line
 from vtop.session.frame import Frame, Points
 from vtop.session.glossary.numbers import NUMBERS
 from vtop.session.history.server_config import StartedWith

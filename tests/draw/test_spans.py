@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.draw import frames
 from vtop import units
-from vtop.draw import look as looks
-from vtop.draw.panels import PANELS, notes
-from vtop.draw.screen import columns_for, screen
+from vtop.draw import theme as looks
+from vtop.draw.layout import columns_for, screen
+from vtop.draw.panels.registry import PANELS, notes
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from tests.draw import frames
-from vtop.draw import look as looks
-from vtop.draw.lines import Line
-from vtop.draw.panels import PANELS
-from vtop.draw.screen import columns_for, screen
+from vtop.draw import theme as looks
+from vtop.draw.layout import columns_for, screen
+from vtop.draw.panels.registry import PANELS
+from vtop.draw.text import Line
 from vtop.session.frame import Frame
 
 LOOK = looks.load("dark")

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from tests.draw import frames
-from vtop.draw import look as looks
-from vtop.draw.lines import width_of
-from vtop.draw.panels import PANELS, left_out
-from vtop.draw.screen import columns_for, drawn, screen
+from vtop.draw import theme as looks
+from vtop.draw.layout import columns_for, drawn, screen
+from vtop.draw.panels.registry import PANELS, left_out
+from vtop.draw.text import width_of
 from vtop.session.analysis import Verdict
 from vtop.session.frame import Frame
 

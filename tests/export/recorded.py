@@ -13,7 +13,7 @@ import msgspec
 
 import vtop
 from tests.session.made import RECORDINGS, Log, Server, card
-from vtop.export.opened import OpenedRecording
+from vtop.export.notebook import OpenedRecording
 from vtop.recording import AnyEvent, End, FileRecording, Load, Request, encode
 
 OVERLOAD, SWEEP, SHORT = (

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.export.recorded import OVERLOAD, SWEEP, loaded, opened, reading, strict, watched, written
 from tests.session.made import read
 from tests.shipped_kinds import KINDS
-from vtop.export import perfetto
-from vtop.export.lanes import Lanes
+from vtop.export.formats import perfetto
+from vtop.export.track_allocator import Lanes
 from vtop.recording import Start, encode
 from vtop.recording.cut import cut
 

@@ -18,7 +18,7 @@ from prometheus_client.utils import floatToGoString
 
 from tests.export.recorded import OVERLOAD, SHORT, reading, watched, written
 from tests.session.made import Log, Server
-from vtop.export import prometheus
+from vtop.export.formats import prometheus
 from vtop.metrics import vllm
 
 PAGES = Path(__file__).resolve().parents[1] / "pages"

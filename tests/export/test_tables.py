@@ -16,9 +16,10 @@ from tests.export.recorded import OVERLOAD, SHORT, SWEEP, loaded, opened, readin
 from tests.session.made import Server, card
 from tests.shipped_kinds import KINDS
 from vtop.errors import VtopError
-from vtop.export import csv, parquet, spans
-from vtop.export.table import Cell, Table
-from vtop.export.tables import TABLES
+from vtop.export import spans
+from vtop.export.formats import csv, parquet
+from vtop.export.tables.table import Cell, Table
+from vtop.export.tables.tables import TABLES
 from vtop.metrics.vllm import Quantity
 from vtop.recording import Mark
 from vtop.session.frame import View

@@ -9,7 +9,7 @@ import pytest
 
 import vtop
 from tests.export.recorded import loaded, reading, strict, written
-from vtop.export import csv, perfetto, prometheus
+from vtop.export.formats import csv, perfetto, prometheus
 from vtop.recording import FileRecording, Note, Request, Scrape, encode
 from vtop.recording.cut import cut
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from vtop.recording import Event, Gpu, GpuReading, Mark, Request, Scrape, Unknown, decode
-from vtop.recording.instants import INSTANTS, moved
+from vtop.recording.shift import INSTANTS, moved
 
 DURATIONS = {"took_s", "connect_s", "rate_per_s", "for_s", "interval_s", "load_lag_p50_s", "load_lag_max_s"}
 WALL_CLOCK = {"unix_s"}

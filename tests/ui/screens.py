@@ -12,12 +12,12 @@ from rich.segment import Segment
 from textual.pilot import Pilot
 
 from tests.shipped_kinds import KINDS
-from vtop.draw import look as looks
-from vtop.draw.look import Look
+from vtop.draw import theme as looks
+from vtop.draw.theme import Look
 from vtop.recording import AnyEvent, Event, FileRecording, LiveRecording, Playhead, Start, Target
 from vtop.recording.events import FORMAT
 from vtop.session.session import Session
-from vtop.ui import picture
+from vtop.ui import screenshot
 from vtop.ui.app import VtopApp
 from vtop.ui.board import Board
 
@@ -149,7 +149,7 @@ def cells(app: VtopApp) -> list[list[Segment]]:
 
 def text(app: VtopApp) -> str:
     """The whole screen, what lies over the board too."""
-    return picture.text(app)
+    return screenshot.text(app)
 
 
 def said(app: VtopApp) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.ui.screens import OVERLOAD, SIZES
-from vtop.draw import look as looks
+from vtop.draw import theme as looks
 from vtop.recording import FileRecording
 from vtop.session.session import Session
 from vtop.ui import run

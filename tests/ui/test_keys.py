@@ -11,8 +11,8 @@ from textual.command import CommandPalette
 from textual.events import MouseScrollDown, MouseScrollUp
 
 from tests.ui.screens import SWEEP, cells, live, replay, said, text
-from vtop.draw import look as looks
-from vtop.draw import screen
+from vtop.draw import layout
+from vtop.draw import theme as looks
 from vtop.recording import End, Mark, Start, decode
 from vtop.recording import recording as recordings
 from vtop.session.glossary.numbers import NUMBERS
@@ -290,7 +290,7 @@ async def test_every_panel_can_be_enlarged_at_every_size() -> None:
         async with replay(SWEEP, size=size) as shown:
             await shown.at(12.0)
             await shown.pilot.press("tab", "enter")
-            for _ in screen.BODY:
+            for _ in layout.BODY:
                 assert all(sum(one.cell_length for one in row) == size[0] for row in cells(shown.app))
                 await shown.pilot.press("tab")
 
@@ -327,7 +327,7 @@ async def test_help_explains_every_key_and_every_number() -> None:
 
 async def test_help_for_a_panel_is_about_that_panel() -> None:
     async with replay(SWEEP) as shown:
-        for panel in screen.BODY:
+        for panel in layout.BODY:
             page = HelpScreen(panel).page().plain
             own = [number for number in NUMBERS if number.panel == {"gpus": "gpu"}.get(panel, panel)]
             assert all(number.formula in page for number in own)
@@ -372,7 +372,7 @@ def test_the_line_of_keys_names_only_keys_there_are() -> None:
         "number",
         "all",
     }
-    assert set(screen.KEYS.split()) <= faces | known
+    assert set(layout.KEYS.split()) <= faces | known
 
 
 def test_no_key_is_bound_twice() -> None:

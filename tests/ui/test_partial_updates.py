@@ -9,7 +9,7 @@ import pytest
 
 from tests.ui.pty import VTOP, Terminal
 from tests.ui.screens import OVERLOAD
-from vtop.draw import look as looks
+from vtop.draw import theme as looks
 from vtop.recording import FileRecording
 from vtop.session.session import Session
 from vtop.ui import run

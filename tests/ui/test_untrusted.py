@@ -9,7 +9,7 @@ import pytest
 
 from tests.ui.screens import live, said, start, text
 from vtop.recording import Identity, Mark, Note, Outage, Scrape, Target
-from vtop.ui import picture
+from vtop.ui import screenshot
 
 BRACKETS = "m[awq] [/] [link=http://x]y[/link] [bold"
 CONTROLS = "a\x1b[31mb\x1b]0;title\x07c\x00d\x9be\u202ef\u200bg"
@@ -56,7 +56,7 @@ async def test_controls_become_signs_on_the_screen_and_in_the_picture() -> None:
         for shown in (waiting, text(session.app), "\n".join(said(session.app))):
             assert "a\N{REPLACEMENT CHARACTER}[31mb" in shown
             assert all(letter.isprintable() or letter == "\n" for letter in shown)
-        drawn = picture.svg(session.app, CONTROLS)
+        drawn = screenshot.svg(session.app, CONTROLS)
         assert "a\N{REPLACEMENT CHARACTER}[31mb" in "".join(xml.fromstring(drawn).itertext())
 
 
@@ -67,7 +67,7 @@ async def test_a_picture_of_markup_and_surrogates_is_well_formed() -> None:
         await session.feed(2.0)
         session.app.say("file \udcff\ud800")
         await session.pilot.pause()
-        drawn = picture.svg(session.app, "\udcff <&>")
+        drawn = screenshot.svg(session.app, "\udcff <&>")
         assert '<&>"]]>--><script>' in "".join(xml.fromstring(drawn.encode()).itertext())
 
 
@@ -76,7 +76,7 @@ async def test_wide_and_combining_letters_keep_the_columns(tmp_path: Path) -> No
         session.recording.append(Identity(server=0, models=("模型-大きい-é-👩‍🔬",), version="0.26.0"))
         session.recording.append(page())
         await session.feed(2.0)
-        xml.fromstring(picture.svg(session.app, "wide"))
+        xml.fromstring(screenshot.svg(session.app, "wide"))
         rows = text(session.app).splitlines()
         assert rows[0].endswith("1.0 s ago")
 

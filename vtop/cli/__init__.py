@@ -12,9 +12,9 @@ from typing import Any
 import click
 
 from vtop import __version__
-from vtop.cli import back, compare, load, report, simulate, watch, whatif, written
+from vtop.cli import compare, files, load, replay, report, simulate, watch, whatif
+from vtop.cli.common import attached, need_terminal, servers_of, view_of
 from vtop.cli.options import load_options, look_options, server_options
-from vtop.cli.shared import attached, need_terminal, servers_of, view_of
 from vtop.errors import VtopError
 
 
@@ -88,9 +88,9 @@ def main(ctx: click.Context, /, **asked: Any) -> None:
     watch.live(asked, servers, record_to, view, phases)
 
 
-for verb in (watch.record, load.sweep, load.load, back.replay, back.show):
+for verb in (watch.record, load.sweep, load.load, replay.replay, replay.show):
     main.add_command(verb)
-for verb in (report.report, compare.compare, written.export, written.check, written.cut, written.merge):
+for verb in (report.report, compare.compare, files.export, files.check, files.cut, files.merge):
     main.add_command(verb)
 for verb in (simulate.demo, simulate.simulate, whatif.whatif, whatif.fit):
     main.add_command(verb)

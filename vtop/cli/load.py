@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vtop import units
+from vtop.cli.common import attached, servers_of
 from vtop.cli.options import DEFAULT_URL, Seconds, access_options, server_options
-from vtop.cli.shared import attached, servers_of
 from vtop.errors import VtopError
 
 END_S = 3.0  # for a load to end after a signal

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vtop.cli.shared import form_of, open_recording, write
+from vtop.cli.common import form_of, open_recording, write
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:

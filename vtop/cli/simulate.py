@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vtop.cli.common import no_terminal, servers_of, session_of, view_of
 from vtop.cli.options import look_options, together
-from vtop.cli.shared import no_terminal, servers_of, session_of, view_of
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vtop import units
+from vtop.cli.common import attached, print_json, servers_of, session_of
 from vtop.cli.load import conductor_of, consent
 from vtop.cli.options import Seconds, server_options
-from vtop.cli.shared import attached, print_json, servers_of, session_of
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def live(
 
 
 def once(attachment: Attachment, window_s: float, as_json: bool) -> None:
-    from vtop.draw.look import clean
+    from vtop.draw.theme import clean
     from vtop.session.frame import View
 
     clock: Callable[[], float] = attachment.clock

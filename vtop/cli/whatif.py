@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vtop.cli.common import form_of, given_shape, open_recording, write
 from vtop.cli.options import shape_option, together
-from vtop.cli.shared import form_of, given_shape, open_recording, write
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
@@ -65,11 +65,11 @@ def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -
     written = form_of(output, form, FORMATS, ".txt, .md, .json or .html")
     if output is not None and output.exists():
         raise VtopError(f"{output}: exists already; name a new file, or remove it first")
-    from vtop.cli import whatif_words as words
     from vtop.engine.fit.calibration import AS_FITTED, pace_of
     from vtop.engine.whatif.flag_search import asked as wanted
     from vtop.engine.whatif.flag_search import criterion, search
     from vtop.engine.whatif.whatif import what_if
+    from vtop.report.whatif import document as words
 
     bounds = _bounds(asked["slo"])
     what = wanted(asked["search_for"]) if asked["search_for"] else None
@@ -91,7 +91,7 @@ def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -
     simulated_s = sum(words.simulated_s(answer) for answer in answers)
     click.echo(f"simulated {simulated_s:,.0f} s in {took_s:.1f} s: {simulated_s / took_s:,.0f} times as fast", err=True)
     if written == "json":
-        from vtop.cli.whatif_json import json
+        from vtop.report.whatif.answer_json import json
 
         _put(json(file.name, profile, answers, taken), output)
     else:

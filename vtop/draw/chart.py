@@ -13,8 +13,8 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from vtop import units
-from vtop.draw.lines import Piece
-from vtop.draw.look import UNICODE, Glyphs
+from vtop.draw.text import Piece
+from vtop.draw.theme import UNICODE, Glyphs
 from vtop.session.frame import Charts, Points
 
 Runs = list[Piece]  # one row of a chart: text, role

@@ -6,7 +6,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
-from vtop.export.table import Cell
+from vtop.export.tables.table import Cell
 from vtop.session.history.tracks import HistogramTrack, Track
 
 PAGES_AT_ONCE = 512

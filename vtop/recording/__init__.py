@@ -23,7 +23,7 @@ from vtop.recording.events import (
 )
 from vtop.recording.playhead import Playhead
 from vtop.recording.recording import FileRecording, LiveRecording, Recording
-from vtop.recording.shaped import ShapedRecording
+from vtop.recording.with_model_shape import ShapedRecording
 
 __all__ = [
     "AnyEvent",

@@ -25,7 +25,7 @@ from vtop.recording.events import (
     Start,
     Unknown,
 )
-from vtop.recording.whole import WholePage
+from vtop.recording.scrape_state import WholePage
 
 _GAP_INTERVALS = 2.5  # two pages further apart have a gap between them
 

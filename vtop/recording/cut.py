@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from vtop.recording.events import AnyEvent, End, Event, Gpu, Host, Identity, Load, Note, Outage, Request, Scrape, Start
-from vtop.recording.instants import moved
-from vtop.recording.whole import WholePage
+from vtop.recording.scrape_state import WholePage
+from vtop.recording.shift import moved
 
 _JUST_AFTER_S = 1e-6  # what came after the latest page is written after it
 

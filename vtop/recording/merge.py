@@ -17,7 +17,6 @@ from itertools import pairwise
 import msgspec
 
 from vtop.errors import VtopError
-from vtop.recording.cards import Cards
 from vtop.recording.events import (
     FORMAT,
     AnyEvent,
@@ -32,7 +31,8 @@ from vtop.recording.events import (
     Start,
     Target,
 )
-from vtop.recording.instants import moved
+from vtop.recording.merge_gpus import Cards
+from vtop.recording.shift import moved
 
 _STARTED = "process_start_time_seconds"
 _SAME_START_S = 1.0

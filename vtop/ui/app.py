@@ -23,14 +23,14 @@ from textual.screen import Screen
 from textual.theme import Theme
 
 from vtop import units
-from vtop.draw import look as looks
-from vtop.draw import screen
-from vtop.draw.look import Look, clean
+from vtop.draw import layout
+from vtop.draw import theme as looks
+from vtop.draw.theme import Look, clean
 from vtop.errors import VtopError
 from vtop.recording import AnyEvent, LiveRecording, Mark, Note, Outage, Playhead, Recording, Scrape
 from vtop.session.frame import View
 from vtop.session.session import Session
-from vtop.ui import picture, terminal
+from vtop.ui import driver, screenshot
 from vtop.ui.board import Board, Scene
 from vtop.ui.help import HelpScreen
 from vtop.ui.keys import KEYS
@@ -85,7 +85,7 @@ class VtopApp(App[None]):
         hidden: frozenset[str] = frozenset(),
         load: LoadControl | None = None,
     ) -> None:
-        super().__init__(driver_class=terminal.Terminal)
+        super().__init__(driver_class=driver.Terminal)
         self.recording = recording
         self.playhead = playhead
         self.session = session if session is not None else Session(recording.start)
@@ -106,8 +106,8 @@ class VtopApp(App[None]):
 
     # --- the parts of the screen -----------------------------------------------------------------------------------
 
-    def get_default_screen(self) -> terminal.ExactScreen:
-        return terminal.ExactScreen()
+    def get_default_screen(self) -> driver.ExactScreen:
+        return driver.ExactScreen()
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         if self.look is not None and not self.look.colour:
@@ -156,7 +156,7 @@ class VtopApp(App[None]):
 
     def catch_up(self) -> None:
         """Take what is new, four times a second, live and in replay alike."""
-        if not self.is_headless and terminal.is_gone():
+        if not self.is_headless and driver.is_gone():
             self.leave("the terminal is gone")
             return
         began = time.monotonic()
@@ -190,7 +190,7 @@ class VtopApp(App[None]):
         if not self._board.size:
             return
         now_s = self.playhead.now()
-        view = View(window_s=self._window_s, columns=screen.columns_for(self._board.size.width, self.only))
+        view = View(window_s=self._window_s, columns=layout.columns_for(self._board.size.width, self.only))
         self._drawn_at_s, self._drawn_clock, self._news = now_s, time.monotonic(), False
         frame = self.session.frame(now_s, view)
         self.scene = Scene(frame, self.state_words(fresh=frame.status.fresh))
@@ -286,7 +286,7 @@ class VtopApp(App[None]):
     def action_picture(self) -> None:
         path = self._file_name("svg")
         try:
-            path.write_text(picture.svg(self, f"vtop {units.clock(self.playhead.now())}"), encoding="utf-8")
+            path.write_text(screenshot.svg(self, f"vtop {units.clock(self.playhead.now())}"), encoding="utf-8")
         except OSError as error:
             self.say(f"{path}: {error.strerror}", bad=True)
             return
@@ -307,7 +307,7 @@ class VtopApp(App[None]):
     def action_choose(self, step: int) -> None:
         """Go to the next panel; behind the last one there is none, unless one has the whole body."""
         if self.only is not None:
-            shown = [name for name in screen.BODY if name not in self._hidden]
+            shown = [name for name in layout.BODY if name not in self._hidden]
             self.only = self.chosen = shown[(shown.index(self.only) + step) % len(shown)]
             self.draw()
             return
@@ -316,7 +316,7 @@ class VtopApp(App[None]):
         self.chosen = names[(at + step) % len(names)]
 
     def on_board_chosen(self, message: Board.Chosen) -> None:
-        self.chosen = message.panel if message.panel in screen.BODY else None
+        self.chosen = message.panel if message.panel in layout.BODY else None
 
     def action_enlarge(self) -> None:
         """Give the chosen panel the whole body; again to give it back."""

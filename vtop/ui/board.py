@@ -1,6 +1,6 @@
 """The board: the widget that shows the screen's drawing and repaints only the cells that changed.
 
-It holds no history. What stands where is decided by draw/screen.py; here lines become strips, and the difference
+It holds no history. What stands where is decided by draw/layout.py; here lines become strips, and the difference
 between two drawings becomes the regions that the terminal is sent.
 """
 
@@ -18,10 +18,10 @@ from textual.reactive import var
 from textual.strip import Strip
 from textual.widget import Widget
 
-from vtop.draw import screen
-from vtop.draw.lines import Line
-from vtop.draw.look import Look
-from vtop.draw.screen import Place
+from vtop.draw import layout
+from vtop.draw.layout import Place
+from vtop.draw.text import Line
+from vtop.draw.theme import Look
 from vtop.session.frame import Frame
 
 
@@ -89,7 +89,7 @@ class Board(Widget):
 
     def panels(self) -> list[str]:
         """The panels on the screen, in the order of reading."""
-        return [place.panel for place, _ in self._drawn if place.heading or place.panel in screen.BODY]
+        return [place.panel for place, _ in self._drawn if place.heading or place.panel in layout.BODY]
 
     def redraw(self) -> None:
         """Draw anew, and ask for those cells that are not as they were."""
@@ -97,7 +97,7 @@ class Board(Widget):
         if self.scene is None or self.look is None or width < 1 or height < 1:
             return
         before = self._drawn
-        self._drawn = screen.drawn(
+        self._drawn = layout.drawn(
             self.scene.frame,
             width,
             height,
@@ -107,7 +107,7 @@ class Board(Widget):
             only=self.only,
             chosen=self.chosen,
         )
-        self._rows = screen.assembled(self._drawn, width, height, self.look)
+        self._rows = layout.assembled(self._drawn, width, height, self.look)
         if [place for place, _ in before] != [place for place, _ in self._drawn]:
             self.refresh()
             return

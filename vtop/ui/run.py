@@ -10,11 +10,11 @@ import traceback
 from collections.abc import Callable
 
 from vtop import units
-from vtop.draw.look import Look
+from vtop.draw.theme import Look
 from vtop.errors import VtopError
 from vtop.recording import AnyEvent, FileRecording, LiveRecording, Note, Playhead, Start
 from vtop.session.session import Session
-from vtop.ui import picture
+from vtop.ui import screenshot
 from vtop.ui.app import LoadControl, VtopApp
 
 
@@ -105,6 +105,6 @@ def still(
     async def drawn() -> tuple[str, str]:
         async with app.run_test(size=size) as pilot:
             await pilot.pause()
-            return picture.svg(app, f"vtop {units.clock(now_s)}"), picture.text(app)
+            return screenshot.svg(app, f"vtop {units.clock(now_s)}"), screenshot.text(app)
 
     return asyncio.run(drawn())

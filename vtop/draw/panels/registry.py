@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from vtop import units
-from vtop.draw.flow import axis, kv, requests, tokens
-from vtop.draw.lines import Line
-from vtop.draw.load import load
-from vtop.draw.look import Look
-from vtop.draw.machines import engines, gpus, servers
-from vtop.draw.rows import chart_columns
-from vtop.draw.story import events, header, status
-from vtop.draw.times import latencies, ttft
-from vtop.draw.why import left_out, why
+from vtop.draw.grid import chart_columns
+from vtop.draw.panels.flow import axis, kv, requests, tokens
+from vtop.draw.panels.load import load
+from vtop.draw.panels.machines import engines, gpus, servers
+from vtop.draw.panels.story import events, header, status
+from vtop.draw.panels.times import latencies, ttft
+from vtop.draw.panels.why import left_out, why
+from vtop.draw.text import Line
+from vtop.draw.theme import Look
 from vtop.session.frame import Frame
 
 __all__ = [

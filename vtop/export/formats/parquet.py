@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from vtop.errors import VtopError
 from vtop.export.files import new_file
-from vtop.export.table import Kind, Row, Table
-from vtop.export.tables import write as write_tables
+from vtop.export.tables.table import Kind, Row, Table
+from vtop.export.tables.tables import write as write_tables
 from vtop.recording import Recording
 
 _ROWS_AT_ONCE = 8192

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from vtop import units
-from vtop.draw.flow import fits
-from vtop.draw.lines import Line, Phrase, Piece, blank, fitting, line, padded, phrases, width_of
-from vtop.draw.look import Look
+from vtop.draw.panels.flow import fits
+from vtop.draw.text import Line, Phrase, Piece, blank, fitting, line, padded, phrases, width_of
+from vtop.draw.theme import Look
 from vtop.session.bottleneck.verdict import TITLES
 from vtop.session.frame import Frame, Happening
 

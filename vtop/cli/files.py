@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from vtop import units
+from vtop.cli.common import open_recording, print_json
 from vtop.cli.options import Seconds
-from vtop.cli.shared import open_recording, print_json
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def export(file: Path, *, form: str | None, output: str | None, every_s: float |
 
 
 def _single(form: str) -> Callable[[FileRecording, Path, float, bool], list[Path]]:
-    from vtop.export import perfetto, prometheus
+    from vtop.export.formats import perfetto, prometheus
 
     if form == "perfetto":
         return lambda recording, out, _, force: perfetto.write(recording, out, force=force)
@@ -67,7 +67,7 @@ def _single(form: str) -> Callable[[FileRecording, Path, float, bool], list[Path
 
 
 def _tables(form: str) -> Callable[[FileRecording, Path, bool, bool], list[Path]]:
-    from vtop.export import csv, parquet
+    from vtop.export.formats import csv, parquet
 
     write = csv.write if form == "csv" else parquet.write
     return lambda recording, out, folder, force: write(recording, out, folder=folder, force=force)
@@ -189,7 +189,7 @@ def _said(file: Path, size: int, lines: int, found: Contents) -> Iterator[str]:
     """What is in a recording, a line each."""
     from datetime import UTC, datetime
 
-    from vtop.draw.look import clean
+    from vtop.draw.theme import clean
 
     began = datetime.fromtimestamp(found.unix_s, UTC)
     yield f"{file}: recorded by vtop {clean(found.vtop)} in format {found.format}"

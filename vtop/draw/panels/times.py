@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from vtop import units
 from vtop.draw import chart
-from vtop.draw.lines import Column, Line, Phrase, Piece, line, phrases, table
-from vtop.draw.look import Look
-from vtop.draw.rows import LEFT, Block, chart_columns, chart_rows, fixed, flush, range_text, right, seen, stacked, top
+from vtop.draw.grid import LEFT, Block, chart_columns, chart_rows, fixed, flush, range_text, right, seen, stacked, top
+from vtop.draw.text import Column, Line, Phrase, Piece, line, phrases, table
+from vtop.draw.theme import Look
 from vtop.session.frame import Frame
 
 _Parts = tuple[tuple[float | None, str], ...]  # seconds, role

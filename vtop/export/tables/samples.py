@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from vtop.export.spans import Values, counts, numbers, spans, sums
-from vtop.export.table import Column, Kind, Row, Table
+from vtop.export.tables.table import Column, Kind, Row, Table
 from vtop.metrics.vllm import Quantity, exported_as
 from vtop.session.history.server import ServerHistory
 from vtop.session.session import Session

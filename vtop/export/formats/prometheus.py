@@ -16,7 +16,7 @@ from typing import Final
 
 from vtop.export.files import new_file
 from vtop.export.reading import events_of
-from vtop.export.spool import Spool
+from vtop.export.series_spool import Spool
 from vtop.metrics import vllm
 from vtop.recording import AnyEvent, Gpu, HistogramCounts, Outage, Recording, Scrape
 

@@ -22,10 +22,10 @@ from typing import IO, Any, Final
 import msgspec
 
 from vtop.export.files import new_file
-from vtop.export.lanes import Lanes
 from vtop.export.reading import folded
-from vtop.export.requests import Requests
+from vtop.export.tables.requests import Requests
 from vtop.export.timings import timings_of
+from vtop.export.track_allocator import Lanes
 from vtop.metrics.vllm import Quantity
 from vtop.recording import AnyEvent, Recording, Request
 from vtop.session.history.tracks import Track

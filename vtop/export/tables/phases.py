@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vtop.export.spans import whole
-from vtop.export.table import Cell, Column, Row, Table
+from vtop.export.tables.table import Cell, Column, Row, Table
 from vtop.session.frame import LoadPart, Quantiles, View
 from vtop.session.session import Session
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import IO
 
 from vtop.export.files import new_file
-from vtop.export.table import Cell, Row, Table
-from vtop.export.tables import write as write_tables
+from vtop.export.tables.table import Cell, Row, Table
+from vtop.export.tables.tables import write as write_tables
 from vtop.recording import Recording
 
 

@@ -7,14 +7,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, Protocol
 
-from vtop.export.events import EVENTS, events
 from vtop.export.files import refuse_existing, table_path
-from vtop.export.machines import ENGINES, GPUS, engines, gpus
-from vtop.export.phases import PHASES, phases
 from vtop.export.reading import folded
-from vtop.export.requests import REQUESTS, Requests
-from vtop.export.samples import SAMPLES, samples
-from vtop.export.table import Row, Table
+from vtop.export.tables.events import EVENTS, events
+from vtop.export.tables.machines import ENGINES, GPUS, engines, gpus
+from vtop.export.tables.phases import PHASES, phases
+from vtop.export.tables.requests import REQUESTS, Requests
+from vtop.export.tables.samples import SAMPLES, samples
+from vtop.export.tables.table import Row, Table
 from vtop.recording import AnyEvent, Recording
 from vtop.session.session import Session
 

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from vtop import units
+from vtop.cli.common import need_terminal, open_recording, print_json, session_of, view_of, write
 from vtop.cli.options import DEFAULT_THEME, Number, Seconds, Size, look_options, shape_option
-from vtop.cli.shared import need_terminal, open_recording, print_json, session_of, view_of, write
 from vtop.errors import VtopError
 
 
@@ -64,12 +64,12 @@ def show(
 
         print_json(session.frame(now_s, View(window_s=view["window_s"])))
         return
-    from vtop.ui import picture, run
+    from vtop.ui import run, screenshot
 
     drawn, text = run.still(session, now_s=now_s, size=size, **view)
     if svg_to is not None:
         write(svg_to, drawn.encode())
     if png_to is not None:
-        write(png_to, picture.png(drawn))
+        write(png_to, screenshot.png(drawn))
     if svg_to is None and png_to is None:
         click.echo(text, nl=False)

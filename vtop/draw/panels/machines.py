@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from vtop import units
 from vtop.draw import chart
-from vtop.draw.lines import Column, Line, Phrase, Piece, line, padded, phrases, table
-from vtop.draw.look import Look
-from vtop.draw.rows import chart_rows, fixed, growing, left, seen, sparked, stacked, top
-from vtop.draw.story import STATES
+from vtop.draw.grid import chart_rows, fixed, growing, left, seen, sparked, stacked, top
+from vtop.draw.panels.story import STATES
+from vtop.draw.text import Column, Line, Phrase, Piece, line, padded, phrases, table
+from vtop.draw.theme import Look
 from vtop.session.frame import EnginePart, Frame, GpuPart
 
 OLD_S = 5.0  # a reading older than this is no longer of now

@@ -6,9 +6,9 @@ import math
 
 from vtop import units
 from vtop.draw import chart
-from vtop.draw.lines import Column, Line, Phrase, Piece, either, kept_of, line, phrases, table, width_of
-from vtop.draw.look import Look
-from vtop.draw.rows import Block, fixed, stacked
+from vtop.draw.grid import Block, fixed, stacked
+from vtop.draw.text import Column, Line, Phrase, Piece, either, kept_of, line, phrases, table, width_of
+from vtop.draw.theme import Look
 from vtop.session.frame import Frame, LoadPart, Quantiles
 
 INFINITE = "∞"  # longer than everything: what a request that failed or was broken off counts as

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from vtop import units
 from vtop.draw import chart
-from vtop.draw.lines import Line, Phrase, blank, either, line, padded, phrases, shorten
-from vtop.draw.look import Look
-from vtop.draw.rows import (
+from vtop.draw.grid import (
     LEFT,
     Block,
     chart_columns,
@@ -20,6 +18,8 @@ from vtop.draw.rows import (
     stacked,
     top,
 )
+from vtop.draw.text import Line, Phrase, blank, either, line, padded, phrases, shorten
+from vtop.draw.theme import Look
 from vtop.session.frame import Count, Frame, Gauge, Points
 
 FILLING = 0.8  # of the pool: before, when it will be full is too far off to say

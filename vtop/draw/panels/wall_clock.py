@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from vtop import units
 from vtop.draw import chart
-from vtop.draw.lines import Line, Phrase, Piece, line, side_by_side, width_of
-from vtop.draw.look import Look
-from vtop.draw.rows import LEFT
+from vtop.draw.grid import LEFT
+from vtop.draw.text import Line, Phrase, Piece, line, side_by_side, width_of
+from vtop.draw.theme import Look
 from vtop.session.frame import Frame
 
 _LEAST: Final = 6  # cells of a bar

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Final
 
 from vtop import units
-from vtop.draw import wall
-from vtop.draw.flow import filling
-from vtop.draw.lines import Line, Phrase, Piece, line, wrapped
-from vtop.draw.look import Look
-from vtop.draw.rows import LEFT, Block, fixed, seen, shared, stacked
-from vtop.draw.story import verdict_role
+from vtop.draw.grid import LEFT, Block, fixed, seen, shared, stacked
+from vtop.draw.panels import wall_clock
+from vtop.draw.panels.flow import filling
+from vtop.draw.panels.story import verdict_role
+from vtop.draw.text import Line, Phrase, Piece, line, wrapped
+from vtop.draw.theme import Look
 from vtop.session.analysis import Little
 from vtop.session.bottleneck.verdict import TITLES
 from vtop.session.frame import Frame
@@ -31,8 +31,8 @@ def left_out(frame: Frame, width: int, height: int, look: Look) -> int:
 def _blocks(frame: Frame, width: int, height: int, look: Look) -> list[Block]:
     rows = [phrased for make in _ROWS if (phrased := make(frame)) is not None]
     blocks = [_row(look, width, height, label, items) for label, items in rows]
-    if wall.known(frame):
-        blocks.insert(min(2, len(blocks)), fixed(0, [wall.bar(frame, width, look)]))
+    if wall_clock.known(frame):
+        blocks.insert(min(2, len(blocks)), fixed(0, [wall_clock.bar(frame, width, look)]))
     return blocks
 
 

@@ -13,10 +13,10 @@ from rich.segment import Segment
 from rich.style import Style
 
 from vtop import units
-from vtop.draw.lines import Line, Phrase, blank, heading, phrases, width_of
-from vtop.draw.look import Look
-from vtop.draw.panels import PANELS, axis, chart_columns, latest_page_s, left_out, notes, stands
-from vtop.draw.story import header
+from vtop.draw.panels.registry import PANELS, axis, chart_columns, latest_page_s, left_out, notes, stands
+from vtop.draw.panels.story import header
+from vtop.draw.text import Line, Phrase, blank, heading, phrases, width_of
+from vtop.draw.theme import Look
 from vtop.session.frame import Frame
 
 MARGIN: Final = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vtop.export.spans import Values, counts, numbers, spans, whole
-from vtop.export.table import Cell, Column, Row, Table
+from vtop.export.tables.table import Cell, Column, Row, Table
 from vtop.metrics.vllm import Quantity
 from vtop.session.history.gpus import Card
 from vtop.session.history.tracks import Track

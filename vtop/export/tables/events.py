@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vtop.export.table import Column, Row, Table
+from vtop.export.tables.table import Column, Row, Table
 from vtop.session.session import Session
 
 EVENTS = Table(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from vtop.export.table import Column, Row, Table
+from vtop.export.tables.table import Column, Row, Table
 from vtop.export.timings import timings_of
 from vtop.recording import AnyEvent, Load, Request, Start
 from vtop.session.load.request_latency import times_of

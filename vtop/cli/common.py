@@ -25,8 +25,8 @@ def view_of(look: dict[str, Any]) -> dict[str, Any]:
     """How to look at a session: the look itself, the window and what is hidden. Takes these options out of `look`."""
     import os
 
-    from vtop.draw.look import load
-    from vtop.draw.screen import BODY
+    from vtop.draw.layout import BODY
+    from vtop.draw.theme import load
 
     hidden = frozenset(name.strip() for name in look.pop("hide").split(",") if name.strip())
     if wrong := hidden - set(BODY):

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 
-from vtop.export.events import EVENTS, events
-from vtop.export.machines import ENGINES, GPUS, engines, gpus
-from vtop.export.phases import PHASES, phases
 from vtop.export.reading import events_of, folded
-from vtop.export.requests import REQUESTS, requests
-from vtop.export.samples import SAMPLES, samples
-from vtop.export.table import Cell
+from vtop.export.tables.events import EVENTS, events
+from vtop.export.tables.machines import ENGINES, GPUS, engines, gpus
+from vtop.export.tables.phases import PHASES, phases
+from vtop.export.tables.requests import REQUESTS, requests
+from vtop.export.tables.samples import SAMPLES, samples
+from vtop.export.tables.table import Cell
 from vtop.recording import AnyEvent, FileRecording, Start
 from vtop.session.frame import Frame, View
 from vtop.session.session import Session

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from vtop import units
 from vtop.draw import chart
-from vtop.draw.lines import Line, Piece, blank, line, padded, shorten, width_of
-from vtop.draw.look import Look
+from vtop.draw.text import Line, Piece, blank, line, padded, shorten, width_of
+from vtop.draw.theme import Look
 from vtop.metrics.histogram import Range
 from vtop.session.frame import Frame, Points
 

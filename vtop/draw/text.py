@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from rich.cells import cell_len, get_character_cell_size
 from rich.segment import Segment
 
-from vtop.draw.look import Look
+from vtop.draw.theme import Look
 
 Line = tuple[Segment, ...]
 Piece = tuple[str, str]  # text, role

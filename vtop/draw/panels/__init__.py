@@ -1,0 +1,1 @@
+"""The panels of the screen, and the table of them."""

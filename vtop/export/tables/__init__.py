@@ -1,0 +1,1 @@
+"""The tables of an export: what a row is, and what stands in its columns."""

@@ -1,0 +1,1 @@
+"""An answer of what-if, written down."""
