@@ -29,7 +29,7 @@ from vtop.draw.layout import columns_for
 from vtop.metrics.page import Folder
 from vtop.recording import FileRecording, Gpu, HistogramCounts, LiveRecording, Scrape, Start, Target
 from vtop.recording.events import FORMAT
-from vtop.session.frame import View
+from vtop.session.frame.frame import View
 from vtop.session.session import Session
 
 OVERLOAD = Path(__file__).resolve().parent.parent / "recordings" / "overload.jsonl.gz"

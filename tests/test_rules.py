@@ -15,7 +15,7 @@ from vtop.draw import layout, theme
 from vtop.metrics.page import Folder
 from vtop.recording import AnyEvent, LiveRecording, Scrape, Start, Target, Unknown, decode
 from vtop.recording.events import FORMAT
-from vtop.session.frame import View
+from vtop.session.frame.frame import View
 from vtop.session.session import Session
 
 CORE = [

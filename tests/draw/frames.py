@@ -6,44 +6,18 @@ from dataclasses import replace
 
 from tests.draw import loads
 from vtop.metrics.histogram import Range
-from vtop.session.analysis import (
-    Energy,
-    Expectation,
-    Growth,
-    KvAccount,
-    Little,
-    OwnTtft,
-    PhaseParts,
-    PreemptionEvent,
-    Pressure,
-    Queueing,
-    Recompute,
-    Roofline,
-    Staircase,
-    Tail,
-    WallClock,
-)
 from vtop.session.bottleneck.verdict import verdict
-from vtop.session.frame import (
-    Charts,
-    Count,
-    EnginePart,
-    Frame,
-    Gauge,
-    GpuPart,
-    Gpus,
-    Happening,
-    Iteration,
-    Kv,
-    Latency,
-    Points,
-    Preemption,
-    PrefixCache,
-    Requests,
-    ServerPart,
-    Status,
-    Ttft,
-)
+from vtop.session.frame.charts import Charts, Happening, Points
+from vtop.session.frame.frame import Frame
+from vtop.session.frame.gpus import Energy, GpuPart, Gpus, Roofline
+from vtop.session.frame.kv import Expectation, Kv, KvAccount
+from vtop.session.frame.latencies import Latency, Tail
+from vtop.session.frame.requests import Little, Preemption, PreemptionEvent, Queueing, Requests, Staircase
+from vtop.session.frame.servers import EnginePart, ServerPart, Status
+from vtop.session.frame.tokens import Iteration, PrefixCache, Recompute, WallClock
+from vtop.session.frame.ttft import Growth, OwnTtft, PhaseParts, Ttft
+from vtop.session.frame.values import Count, Gauge
+from vtop.session.frame.verdict import Pressure
 
 CROWDED = Pressure(
     server=0,

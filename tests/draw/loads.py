@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from vtop.session.frame import LoadPart, Quantiles
+from vtop.session.frame.load import LoadPart, Quantiles
 
 _FEW = Quantiles(47, 44, 22.6, 46.6, math.inf, None, None, None)
 _MANY = Quantiles(96_209, 0, 0.00762, 0.00624, 0.00678, 0.0101, 0.19, None)

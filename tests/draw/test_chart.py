@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.draw.frames import overload_charts
 from vtop.draw import chart
 from vtop.draw.theme import ASCII, UNICODE, Glyphs
-from vtop.session.frame import Points
+from vtop.session.frame.charts import Points
 
 POINT = st.none() | st.floats(min_value=0, max_value=1e12)
 POINTS = st.lists(POINT, min_size=1, max_size=80).map(tuple)

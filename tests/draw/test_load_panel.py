@@ -9,7 +9,7 @@ import pytest
 from tests.draw import frames, loads
 from vtop.draw import theme as looks
 from vtop.draw.panels.load import load
-from vtop.session.frame import LoadPart
+from vtop.session.frame.load import LoadPart
 
 LOOK = looks.load("dark")
 

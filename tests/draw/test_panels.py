@@ -17,9 +17,10 @@ from vtop.draw.grid import LEFT, left
 from vtop.draw.layout import BODY, KEYS, arrange, assembled, columns_for, drawn, screen
 from vtop.draw.panels.registry import PANELS, chart_columns
 from vtop.draw.text import Line
-from vtop.session.frame import Frame, Points
+from vtop.session.frame.charts import Points
+from vtop.session.frame.frame import Frame
+from vtop.session.frame.servers import StartedWith
 from vtop.session.glossary.numbers import NUMBERS
-from vtop.session.history.server_config import StartedWith
 
 LOOKS = (looks.load("dark"), looks.load("light", ascii=True, colour=False), looks.load("ansi16"))
 SIZES = ((80, 24), (120, 36), (200, 60), (46, 19), (60, 15), (110, 30), (30, 5))

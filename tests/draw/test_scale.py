@@ -11,7 +11,7 @@ from tests.draw import frames
 from tests.draw.test_panels import draw
 from tests.session.made import recorded
 from vtop.draw import chart
-from vtop.session.frame import View
+from vtop.session.frame.frame import View
 
 
 def test_stairs_have_room_for_what_came_since_their_last_column() -> None:

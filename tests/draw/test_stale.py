@@ -13,7 +13,7 @@ from vtop.draw import theme as looks
 from vtop.draw.layout import columns_for, screen
 from vtop.draw.panels.registry import PANELS
 from vtop.draw.text import Line
-from vtop.session.frame import Frame
+from vtop.session.frame.frame import Frame
 
 LOOK = looks.load("dark")
 PLAIN = looks.load("dark", ascii=True, colour=False)

@@ -12,8 +12,8 @@ from vtop.draw import theme as looks
 from vtop.draw.layout import columns_for, drawn, screen
 from vtop.draw.panels.registry import PANELS, left_out
 from vtop.draw.text import width_of
-from vtop.session.analysis import Verdict
-from vtop.session.frame import Frame
+from vtop.session.frame.frame import Frame
+from vtop.session.frame.verdict import Verdict
 
 LOOK = looks.load("dark")
 FLAG = "a larger pool: --gpu-memory-utilization, --kv-cache-dtype fp8"

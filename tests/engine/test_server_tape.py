@@ -14,7 +14,7 @@ from vtop.engine.server.simulated import Settings, Simulated
 from vtop.engine.server.virtual_recording import ORIGIN, tape
 from vtop.recording import encode
 from vtop.recording.events import AnyEvent
-from vtop.session.frame import Frame, View
+from vtop.session.frame.frame import Frame, View
 from vtop.session.session import Session
 
 OVERLOAD = Settings(replace(FLAGS, num_gpu_blocks=2049), enable_mfu_metrics=True)

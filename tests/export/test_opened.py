@@ -13,7 +13,7 @@ from tests.export.recorded import OVERLOAD, loaded, opened, request, watched, wr
 from tests.session.made import read
 from vtop.errors import VtopError
 from vtop.recording import End, Mark, encode
-from vtop.session.frame import View
+from vtop.session.frame.frame import View
 
 
 def test_a_frame_is_the_session_s() -> None:

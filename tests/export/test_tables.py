@@ -22,7 +22,7 @@ from vtop.export.tables.table import Cell, Table
 from vtop.export.tables.tables import TABLES
 from vtop.metrics.vllm import Quantity
 from vtop.recording import Mark
-from vtop.session.frame import View
+from vtop.session.frame.frame import View
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "export.md"
 

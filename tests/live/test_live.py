@@ -22,7 +22,7 @@ from tests.live.vllm_server import KEY, Page, VllmServer, free_port, until
 from tests.live.vtop_record import VTOP, VtopRecord, environment, events, frames, last_frame, negatives, session
 from vtop import units
 from vtop.recording import End, FileRecording, HistogramCounts, Identity, Note, Outage, Scrape
-from vtop.session.frame import Frame
+from vtop.session.frame.frame import Frame
 from vtop.session.session import Session
 
 pytestmark = [

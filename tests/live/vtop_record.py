@@ -17,7 +17,7 @@ from tests.live.vllm_server import until
 from tests.session.made import SIGNED
 from vtop.errors import VtopError
 from vtop.recording import AnyEvent, FileRecording, Identity, Outage, Scrape
-from vtop.session.frame import Frame, View
+from vtop.session.frame.frame import Frame, View
 from vtop.session.session import Session
 
 VTOP = Path(sys.executable).with_name("vtop")

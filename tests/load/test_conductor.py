@@ -30,7 +30,7 @@ from vtop.load.workers.protocol import Pulse
 from vtop.load.workload.spec import phases
 from vtop.recording.events import FORMAT, Event, Load, Note, Request, Start, Target, decode, encode
 from vtop.recording.events import Host as HostLine
-from vtop.session.frame import LoadPart
+from vtop.session.frame.load import LoadPart
 from vtop.session.session import Session
 
 WITHIN_S = 20.0

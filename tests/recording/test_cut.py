@@ -30,7 +30,7 @@ from vtop.recording import (
     encode,
 )
 from vtop.recording.cut import cut
-from vtop.session.frame import Frame, View
+from vtop.session.frame.frame import Frame, View
 from vtop.session.session import Session
 
 Recorded = tuple[Start, list[AnyEvent]]

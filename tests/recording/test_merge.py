@@ -29,7 +29,7 @@ from vtop.recording import (
 )
 from vtop.recording.cut import cut
 from vtop.recording.merge import Extent, Plan, merged, plan
-from vtop.session.frame import View
+from vtop.session.frame.frame import View
 from vtop.session.session import Session
 
 

@@ -22,7 +22,7 @@ from vtop.report.render.json import DIGITS, recording
 from vtop.report.render.markdown import markdown
 from vtop.report.render.terminal import text
 from vtop.report.report_document import document
-from vtop.session.frame import View
+from vtop.session.frame.frame import View
 
 # a field of the JSON report's numbers -> the field of `vtop show --json` that it is
 SAME = {

@@ -10,7 +10,7 @@ import msgspec
 from vtop.metrics.page import Folder
 from vtop.recording import AnyEvent, Event, FileRecording, Gpu, GpuReading, Outage, Start, Target, decode, encode
 from vtop.recording.events import FORMAT
-from vtop.session.frame import Frame, View
+from vtop.session.frame.frame import Frame, View
 from vtop.session.session import Session
 
 RECORDINGS = sorted((Path(__file__).parents[2] / "recordings").glob("*.jsonl*"))

@@ -13,8 +13,8 @@ import pytest
 from tests.session.made import RECORDINGS, Log, Server, fold, read, recorded
 from vtop.metrics.vllm import Quantity
 from vtop.recording import Load, Request
-from vtop.session.analysis import KvAccount
-from vtop.session.frame import View
+from vtop.session.frame.frame import View
+from vtop.session.frame.kv import KvAccount
 from vtop.session.kv.occupancy import Lengths, _growth, _waste
 from vtop.session.session import Session
 

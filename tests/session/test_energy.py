@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.session.made import Log, Server, card, recorded
 from vtop.recording import GpuReading, Target
-from vtop.session.analysis import Energy
-from vtop.session.frame import View
+from vtop.session.frame.frame import View
+from vtop.session.frame.gpus import Energy
 from vtop.session.hardware.energy import COUNTERS, READINGS
 from vtop.session.history.gpus import Card
 

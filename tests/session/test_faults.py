@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from tests.session.made import SIGNED, Log, Server, card
 from tests.session.test_replay import stories
-from vtop.session.frame import Frame, View
+from vtop.session.frame.frame import Frame, View
 
 PARTS = ("account", "queueing", "energy", "growth", "own_ttft")
 SHARES = {"waiting_share", "p_value", "idle_share", "near_limit_share", "throttled_share", "queue_of_ttft_ratio"}

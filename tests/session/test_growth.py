@@ -9,8 +9,8 @@ import pytest
 
 from tests.session.made import Log, Server, recorded
 from vtop.recording import Load
-from vtop.session.analysis import Growth, PhaseParts
-from vtop.session.frame import View
+from vtop.session.frame.frame import View
+from vtop.session.frame.ttft import Growth, PhaseParts
 from vtop.session.latency.load_scaling import crossing
 from vtop.session.session import Session
 

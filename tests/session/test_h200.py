@@ -17,7 +17,7 @@ import pytest
 
 from tests.session.made import RECORDINGS, SMALL, fold, read
 from vtop.recording import AnyEvent, Load, Request, Start
-from vtop.session.frame import Frame, View
+from vtop.session.frame.frame import Frame, View
 
 STAMPS: dict[str, Any] = json.loads(
     gzip.decompress((Path(__file__).parents[1] / "recordings" / "requests.json.gz").read_bytes())

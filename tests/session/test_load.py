@@ -10,7 +10,7 @@ import pytest
 from tests.session.made import Server, recorded
 from vtop.metrics.page import Folder
 from vtop.recording import Host, Load, Request, Start, Target, decode, encode
-from vtop.session.frame import LoadPart, Quantiles
+from vtop.session.frame.load import LoadPart, Quantiles
 from vtop.session.load.exact_histogram import Spread
 from vtop.session.session import Session
 

@@ -9,8 +9,8 @@ import pytest
 from tests.session.made import Log, Server, recorded
 from vtop.metrics.vllm import Quantity
 from vtop.recording import Load, Request
-from vtop.session.analysis import OwnTtft
-from vtop.session.frame import View
+from vtop.session.frame.frame import View
+from vtop.session.frame.ttft import OwnTtft
 from vtop.session.history.window import window
 from vtop.session.load.client_ttft import own_ttft
 

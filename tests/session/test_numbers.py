@@ -8,8 +8,8 @@ import typing
 import pytest
 
 from vtop.metrics import vllm
-from vtop.session import frame
-from vtop.session.frame import Frame
+from vtop.session.frame import gpus
+from vtop.session.frame.frame import Frame
 from vtop.session.glossary.number import Number
 from vtop.session.glossary.numbers import NUMBERS
 
@@ -27,7 +27,7 @@ def test_every_number_stands_in_the_frame(number: Number) -> None:
     inside: list[type] = [Frame]
     for name in number.field.split("."):
         hints = [typing.get_type_hints(kind) for kind in inside]
-        hints += [typing.get_type_hints(frame.GpuPart)] if frame.Gpus in inside else []
+        hints += [typing.get_type_hints(gpus.GpuPart)] if gpus.Gpus in inside else []
         found = [hint[name] for hint in hints if name in hint]
         assert found, f"{number.field}: there is no {name}"
         inside = [part for hint in found for part in _parts(hint)]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.session.made import Log, Server, recorded
 from tests.session.scheduler import Job, serve
-from vtop.session.analysis import Staircase
-from vtop.session.frame import View
+from vtop.session.frame.frame import View
+from vtop.session.frame.requests import Staircase
 
 WHOLE = View(window_s=100_000.0)
 

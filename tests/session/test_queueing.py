@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tests.session.made import Log, Server, recorded
-from vtop.session.analysis import Queueing
 from vtop.session.bottleneck.queueing import ALPHA, BATCHES, batches, sen, trend
-from vtop.session.frame import View
+from vtop.session.frame.frame import View
+from vtop.session.frame.requests import Queueing
 from vtop.session.session import Session
 
 Step = Callable[[int, Server], None]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.session.made import RECORDINGS, Log, fold, read
 from vtop.metrics.vllm import Quantity
-from vtop.session.frame import Frame, View
+from vtop.session.frame.frame import Frame, View
 from vtop.session.session import Session
 
 PAGES = Path(__file__).parent.parent / "pages"

@@ -13,8 +13,8 @@ from tests.session.made import Log, Server, recorded
 from tests.session.scheduler import COST, SHAPE, Job, serve
 from tests.session.test_replay import check_seek_equals_fold
 from vtop.recording import Identity
-from vtop.session.analysis import Recompute
-from vtop.session.frame import View
+from vtop.session.frame.frame import View
+from vtop.session.frame.tokens import Recompute
 from vtop.session.recompute.token_cost import Parallel, cost
 from vtop.session.session import Session
 

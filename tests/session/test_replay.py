@@ -14,7 +14,7 @@ from tests.session.made import Log, Server, card, fold, read
 from tests.session.scheduler import SHAPE
 from tests.shipped_kinds import KINDS
 from vtop.recording import AnyEvent, End, Event, Identity, LiveRecording, Load, Mark, Note, Request, Start
-from vtop.session.frame import Frame, View
+from vtop.session.frame.frame import Frame, View
 
 VIEWS = (View(), View(window_s=20.0, columns=7), View(window_s=60.0, columns=60), View(window_s=3600.0, columns=44))
 

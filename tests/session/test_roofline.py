@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tests.session.made import Log, Server, card, recorded
-from vtop.session.analysis import Roofline
+from vtop.session.frame.gpus import Roofline
 from vtop.session.hardware.gpu_peaks import peak
 
 H200 = msgspec.structs.replace(card(), name="NVIDIA H200")

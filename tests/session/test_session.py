@@ -8,7 +8,7 @@ import pytest
 
 from tests.session.made import Log, Server, card
 from vtop.recording import End, HistogramCounts, Identity, Mark, Note, Outage, Scrape
-from vtop.session.frame import Frame, View
+from vtop.session.frame.frame import Frame, View
 
 VIEW = View(window_s=60.0, columns=60)  # a column a second
 

@@ -11,8 +11,9 @@ from tests.session.made import Log, Server, card, fold, recorded
 from vtop.cli.simulate import simulate
 from vtop.recording import Gpu, GpuReading, Identity, decode, encode
 from vtop.recording.cut import cut
-from vtop.session.frame import Frame
-from vtop.session.history.server_config import SIMULATED, StartedWith, changed, started_with
+from vtop.session.frame.frame import Frame
+from vtop.session.frame.servers import StartedWith
+from vtop.session.history.server_config import SIMULATED, changed, started_with
 
 GIB = 2**30
 H200 = GpuReading(index=0, uuid="GPU-0", name="NVIDIA H200", mem_total_bytes=140 * GIB, serving=True)

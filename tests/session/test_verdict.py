@@ -9,11 +9,11 @@ import pytest
 
 from tests.session.made import RECORDINGS, SMALL, Log, Server, card, fold, read
 from vtop.recording import Host, Load, Request
-from vtop.session.analysis import Verdict
 from vtop.session.bottleneck import suggestions
 from vtop.session.bottleneck.verdict import TITLES
-from vtop.session.frame import View
-from vtop.session.history.server_config import FlagValue
+from vtop.session.frame.frame import View
+from vtop.session.frame.servers import FlagValue
+from vtop.session.frame.verdict import Verdict
 from vtop.session.session import Session
 
 POOL = 'vllm:cache_config_info{engine="0",block_size="16",num_gpu_blocks="625",kv_cache_size_tokens="10000"} 1.0\n'

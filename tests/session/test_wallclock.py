@@ -6,8 +6,8 @@ import pytest
 
 from tests.session.made import Log, Server, recorded
 from tests.session.scheduler import Job, serve
-from vtop.session.analysis import WallClock
-from vtop.session.frame import Frame, View
+from vtop.session.frame.frame import Frame, View
+from vtop.session.frame.tokens import WallClock
 
 WHOLE = View(window_s=100_000.0)
 

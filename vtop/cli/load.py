@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from vtop.load.workload.phase import Phase
     from vtop.recording import LiveRecording
     from vtop.recording.events import AnyEvent, Load, Target
-    from vtop.session.frame import Frame, LoadPart, Quantiles
+    from vtop.session.frame.frame import Frame
+    from vtop.session.frame.load import LoadPart, Quantiles
     from vtop.sources.connection import Access
 
 
@@ -284,7 +285,7 @@ class _Talk:
         part = self._session.load.part_of(ended.phase, ended.t)
         assert part is not None
         self.done += part.done
-        from vtop.session.frame import View
+        from vtop.session.frame.frame import View
 
         self._say(_row(part, self._session.frame(ended.t, View(window_s=max(part.elapsed_s, 1.0)))))
 

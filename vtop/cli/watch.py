@@ -69,7 +69,7 @@ def live(
 
 def once(attachment: Attachment, window_s: float, as_json: bool) -> None:
     from vtop.draw.theme import clean
-    from vtop.session.frame import View
+    from vtop.session.frame.frame import View
 
     clock: Callable[[], float] = attachment.clock
     try:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from vtop import units
 from vtop.draw.text import Piece
 from vtop.draw.theme import UNICODE, Glyphs
-from vtop.session.frame import Charts, Points
+from vtop.session.frame.charts import Charts, Points
 
 Runs = list[Piece]  # one row of a chart: text, role
 _SPANS: Final = re.compile(" +|[^ ]+")

@@ -14,7 +14,8 @@ from vtop.draw import chart
 from vtop.draw.text import Line, Piece, blank, line, padded, shorten, width_of
 from vtop.draw.theme import Look
 from vtop.metrics.histogram import Range
-from vtop.session.frame import Frame, Points
+from vtop.session.frame.charts import Points
+from vtop.session.frame.frame import Frame
 
 LEFT: Final = 18  # label and number in 14, a blank, a unit of two, a blank
 _RIGHT_WIDE, _RIGHT_NARROW, _WIDE = 9, 7, 50  # of these one is a blank

@@ -17,7 +17,7 @@ from vtop.draw.panels.registry import PANELS, axis, chart_columns, latest_page_s
 from vtop.draw.panels.story import header
 from vtop.draw.text import Line, Phrase, blank, heading, phrases, width_of
 from vtop.draw.theme import Look
-from vtop.session.frame import Frame
+from vtop.session.frame.frame import Frame
 
 MARGIN: Final = 1
 GUTTER: Final = 2

@@ -21,7 +21,7 @@ from vtop.export.tables.requests import REQUESTS, requests
 from vtop.export.tables.samples import SAMPLES, samples
 from vtop.export.tables.table import Cell
 from vtop.recording import AnyEvent, FileRecording, Start
-from vtop.session.frame import Frame, View
+from vtop.session.frame.frame import Frame, View
 from vtop.session.session import Session
 
 Record = dict[str, Cell]

@@ -15,9 +15,15 @@ from functools import cache
 from vtop.recording import FileRecording, Recording
 from vtop.report.numbers import Numbers, numbers
 from vtop.report.phases import Pages, Question, Stretch, stretches
-from vtop.session.analysis import Growth, Staircase
 from vtop.session.charts import charts
-from vtop.session.frame import Charts, Frame, GpuPart, Happening, Kv, LoadPart, ServerPart, View
+from vtop.session.frame.charts import Charts, Happening
+from vtop.session.frame.frame import Frame, View
+from vtop.session.frame.gpus import GpuPart
+from vtop.session.frame.kv import Kv
+from vtop.session.frame.load import LoadPart
+from vtop.session.frame.requests import Staircase
+from vtop.session.frame.servers import ServerPart
+from vtop.session.frame.ttft import Growth
 from vtop.session.history.sampling import Sampling, sampling
 from vtop.session.history.window import window
 from vtop.session.load import distribution

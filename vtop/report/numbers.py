@@ -11,19 +11,16 @@ import math
 from dataclasses import dataclass
 
 from vtop.metrics.histogram import Range
-from vtop.session.analysis import (
-    Energy,
-    KvAccount,
-    OwnTtft,
-    Pressure,
-    Queueing,
-    Recompute,
-    Roofline,
-    Tail,
-    Verdict,
-    WallClock,
-)
-from vtop.session.frame import Frame, Gauge, GpuPart, Latency, LoadPart, PrefixCache, Quantiles, Slo
+from vtop.session.frame.frame import Frame
+from vtop.session.frame.gpus import Energy, GpuPart, Roofline
+from vtop.session.frame.kv import KvAccount
+from vtop.session.frame.latencies import Latency, Tail
+from vtop.session.frame.load import LoadPart, Quantiles, Slo
+from vtop.session.frame.requests import Queueing
+from vtop.session.frame.tokens import PrefixCache, Recompute, WallClock
+from vtop.session.frame.ttft import OwnTtft
+from vtop.session.frame.values import Gauge
+from vtop.session.frame.verdict import Pressure, Verdict
 
 # an exact value; the bucket it lies in; "failed" where a failed request stands there; None: not known or too few
 Percentile = float | Range | str | None

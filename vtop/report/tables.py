@@ -11,7 +11,7 @@ from vtop.report.labels import best, percentile_words
 from vtop.report.model import Phase, Report
 from vtop.report.numbers import Numbers, Percentile, Times
 from vtop.report.render.document import Table
-from vtop.session.analysis import Expectation
+from vtop.session.frame.kv import Expectation
 
 EVENTS_SHOWN: Final = 40
 

@@ -14,7 +14,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 
 from vtop.metrics.vllm import Quantity
-from vtop.session.frame import Charts, Happening, Points, View
+from vtop.session.frame.charts import Charts, Happening, Points
+from vtop.session.frame.frame import View
 from vtop.session.history.gpus import CardHistory
 from vtop.session.history.server import GAP_INTERVALS, ServerHistory
 from vtop.session.history.tracks import HistogramTrack, Track

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vtop import units
-from vtop.session.frame import Happening
+from vtop.session.frame.charts import Happening
 from vtop.session.kv.preemption_detector import Stair, Step
 
 MARKED = ("restart", "outage", "mark")  # kinds that stand in the charts

@@ -27,28 +27,21 @@ from vtop.recording import (
     Start,
 )
 from vtop.session import charts
-from vtop.session.analysis import Pressure
 from vtop.session.bottleneck import queueing, status
 from vtop.session.bottleneck.evidence import pressure
 from vtop.session.bottleneck.verdict import verdict
 from vtop.session.event_log import Story
-from vtop.session.frame import (
-    Count,
-    EnginePart,
-    Frame,
-    Happening,
-    LoadPart,
-    Preemption,
-    Requests,
-    ServerPart,
-    Status,
-    View,
-)
+from vtop.session.frame.charts import Happening
+from vtop.session.frame.frame import Frame, View
+from vtop.session.frame.load import LoadPart
+from vtop.session.frame.requests import Preemption, Requests
+from vtop.session.frame.servers import EnginePart, ServerPart, StartedWith, Status
+from vtop.session.frame.values import Count
+from vtop.session.frame.verdict import Pressure
 from vtop.session.hardware import energy, roofline
 from vtop.session.history import server_config
 from vtop.session.history.gpus import CardHistory
 from vtop.session.history.server import ServerHistory
-from vtop.session.history.server_config import StartedWith
 from vtop.session.history.window import Stretch, Window, window
 from vtop.session.kv import occupancy, pool, preemptions
 from vtop.session.kv.preemption_detector import Stair

@@ -28,7 +28,7 @@ from vtop.draw import theme as looks
 from vtop.draw.theme import Look, clean
 from vtop.errors import VtopError
 from vtop.recording import AnyEvent, LiveRecording, Mark, Note, Outage, Playhead, Recording, Scrape
-from vtop.session.frame import View
+from vtop.session.frame.frame import View
 from vtop.session.session import Session
 from vtop.ui import driver, screenshot
 from vtop.ui.board import Board, Scene

@@ -22,7 +22,7 @@ from vtop.draw import layout
 from vtop.draw.layout import Place
 from vtop.draw.text import Line
 from vtop.draw.theme import Look
-from vtop.session.frame import Frame
+from vtop.session.frame.frame import Frame
 
 
 @dataclass(frozen=True, slots=True, eq=False)

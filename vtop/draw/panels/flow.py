@@ -20,7 +20,9 @@ from vtop.draw.grid import (
 )
 from vtop.draw.text import Line, Phrase, blank, either, line, padded, phrases, shorten
 from vtop.draw.theme import Look
-from vtop.session.frame import Count, Frame, Gauge, Points
+from vtop.session.frame.charts import Points
+from vtop.session.frame.frame import Frame
+from vtop.session.frame.values import Count, Gauge
 
 FILLING = 0.8  # of the pool: before, when it will be full is too far off to say
 

@@ -9,7 +9,8 @@ from vtop.draw import chart
 from vtop.draw.grid import Block, fixed, stacked
 from vtop.draw.text import Column, Line, Phrase, Piece, either, kept_of, line, phrases, table, width_of
 from vtop.draw.theme import Look
-from vtop.session.frame import Frame, LoadPart, Quantiles
+from vtop.session.frame.frame import Frame
+from vtop.session.frame.load import LoadPart, Quantiles
 
 INFINITE = "∞"  # longer than everything: what a request that failed or was broken off counts as
 _TABLE = (

@@ -8,7 +8,9 @@ from vtop.draw.grid import chart_rows, fixed, growing, left, seen, sparked, stac
 from vtop.draw.panels.story import STATES
 from vtop.draw.text import Column, Line, Phrase, Piece, line, padded, phrases, table
 from vtop.draw.theme import Look
-from vtop.session.frame import EnginePart, Frame, GpuPart
+from vtop.session.frame.frame import Frame
+from vtop.session.frame.gpus import GpuPart
+from vtop.session.frame.servers import EnginePart
 
 OLD_S = 5.0  # a reading older than this is no longer of now
 NOT_THE_SERVERS = "cards of this host, not the server's"

@@ -18,7 +18,7 @@ from vtop.draw.panels.times import latencies, ttft
 from vtop.draw.panels.why import left_out, why
 from vtop.draw.text import Line
 from vtop.draw.theme import Look
-from vtop.session.frame import Frame
+from vtop.session.frame.frame import Frame
 
 __all__ = [
     "PANELS", "Panel", "axis", "chart_columns", "engines", "events", "gpus", "header", "kv", "latencies",

@@ -9,7 +9,8 @@ from vtop.draw.panels.flow import fits
 from vtop.draw.text import Line, Phrase, Piece, blank, fitting, line, padded, phrases, width_of
 from vtop.draw.theme import Look
 from vtop.session.bottleneck.verdict import TITLES
-from vtop.session.frame import Frame, Happening
+from vtop.session.frame.charts import Happening
+from vtop.session.frame.frame import Frame
 
 # Kind of status -> sign, role. Red is for what needs a hand now.
 STATES: Final = {

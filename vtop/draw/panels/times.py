@@ -7,7 +7,7 @@ from vtop.draw import chart
 from vtop.draw.grid import LEFT, Block, chart_columns, chart_rows, fixed, flush, range_text, right, seen, stacked, top
 from vtop.draw.text import Column, Line, Phrase, Piece, line, phrases, table
 from vtop.draw.theme import Look
-from vtop.session.frame import Frame
+from vtop.session.frame.frame import Frame
 
 _Parts = tuple[tuple[float | None, str], ...]  # seconds, role
 

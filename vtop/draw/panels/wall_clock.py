@@ -10,7 +10,7 @@ from vtop.draw import chart
 from vtop.draw.grid import LEFT
 from vtop.draw.text import Line, Phrase, Piece, line, side_by_side, width_of
 from vtop.draw.theme import Look
-from vtop.session.frame import Frame
+from vtop.session.frame.frame import Frame
 
 _LEAST: Final = 6  # cells of a bar
 

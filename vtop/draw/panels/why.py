@@ -12,9 +12,9 @@ from vtop.draw.panels.flow import filling
 from vtop.draw.panels.story import verdict_role
 from vtop.draw.text import Line, Phrase, Piece, line, wrapped
 from vtop.draw.theme import Look
-from vtop.session.analysis import Little
 from vtop.session.bottleneck.verdict import TITLES
-from vtop.session.frame import Frame
+from vtop.session.frame.frame import Frame
+from vtop.session.frame.requests import Little
 
 
 def why(frame: Frame, width: int, height: int, look: Look) -> list[Line]:

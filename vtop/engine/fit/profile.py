@@ -18,7 +18,7 @@ from vtop.errors import VtopError
 if TYPE_CHECKING:  # it brings numpy and the session, which a server has no use for
     from vtop.engine.fit.fit import Compared, Fit
 
-FOLDER = Path(__file__).resolve().parent / "profiles"
+FOLDER = Path(__file__).resolve().parents[1] / "profiles"
 MEASURES = ("e2e_s", "ttft_s", "prefill_s", "decode_s")
 
 _Record = TypeVar("_Record", Timing, Frontend, ModelShape)

@@ -9,7 +9,7 @@ from statistics import fmean
 from vtop.engine.runs.measured import Answer
 from vtop.metrics.vllm import Quantity
 from vtop.recording import Request
-from vtop.session.frame import View
+from vtop.session.frame.frame import View
 from vtop.session.history.window import Window, between
 from vtop.session.kv.pool import pool_at
 from vtop.session.load.client_ttft import timings_of

@@ -21,7 +21,8 @@ from vtop.engine.runs.replay import Ask, Load
 from vtop.metrics.vllm import Quantity
 from vtop.recording import FileRecording, Request
 from vtop.recording import Load as Phase
-from vtop.session.history.server_config import BUDGET, SEQS, StartedWith
+from vtop.session.frame.servers import StartedWith
+from vtop.session.history.server_config import BUDGET, SEQS
 from vtop.session.history.window import Window, between
 from vtop.session.kv.pool import pool_at
 from vtop.session.session import Session

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from vtop.export.spans import whole
 from vtop.export.tables.table import Cell, Column, Row, Table
-from vtop.session.frame import LoadPart, Quantiles, View
+from vtop.session.frame.frame import View
+from vtop.session.frame.load import LoadPart, Quantiles
 from vtop.session.session import Session
 
 _TIMES = (

@@ -21,7 +21,7 @@ from vtop.report.compare.compared_numbers import QUANTILES, Compared
 from vtop.report.model import Phase, Report
 from vtop.report.numbers import Numbers, numbers
 from vtop.report.phases import Pages, Question
-from vtop.session.frame import View
+from vtop.session.frame.frame import View
 from vtop.session.load.closed_loop import Round, requests_per_s, tokens_per_s
 from vtop.session.load.exact_histogram import Spread
 from vtop.session.load.request_stats import Seen, seen_of

@@ -17,7 +17,7 @@ from vtop.recording import Load
 from vtop.report.compare.pairs import begun
 from vtop.report.compare.phase_blocks import Place, Recorded
 from vtop.report.numbers import counted
-from vtop.session.analysis import KvAccount
+from vtop.session.frame.kv import KvAccount
 from vtop.session.history.server_config import SEQS, flag_value
 
 LENGTHS: Final = 0.05  # mean lengths of what finished may differ by so much: a warm-up, a chance draw

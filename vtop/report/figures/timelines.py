@@ -8,7 +8,7 @@ from statistics import fmean
 from vtop import units
 from vtop.report.figures.figure import Figure, Panel, Point, Rule, Series
 from vtop.report.model import Report
-from vtop.session.frame import Charts, Points
+from vtop.session.frame.charts import Charts, Points
 
 
 def session(report: Report) -> Figure | None:

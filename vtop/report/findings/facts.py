@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from vtop import units
 from vtop.report.model import Report
 from vtop.report.numbers import counted
-from vtop.session.history.server_config import BUDGET, SEQS, typed
+from vtop.session.frame.servers import typed
+from vtop.session.history.server_config import BUDGET, SEQS
 
 
 def facts(report: Report) -> tuple[tuple[str, str], ...]:

@@ -17,7 +17,7 @@ from vtop.engine.whatif.whatif import Row, WhatIf, changes
 from vtop.report.compare import words
 from vtop.report.compare.parts import Difference, NumberPart
 from vtop.report.render.document import Block, Document, Facts, Finding, Findings, Section, Table, Text
-from vtop.session.history.server_config import typed
+from vtop.session.frame.servers import typed
 
 Answer = WhatIf | Search
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from statistics import median
 
 from vtop.metrics.vllm import Quantity
-from vtop.session.analysis import Pressure
+from vtop.session.frame.verdict import Pressure
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import Stretch, Window
 from vtop.session.load.load import LoadHistory

@@ -35,7 +35,7 @@ from statistics import fmean, median
 from typing import Final
 
 from vtop.metrics.vllm import Quantity
-from vtop.session.analysis import Little, Queueing
+from vtop.session.frame.requests import Little, Queueing
 from vtop.session.history.window import Stretch, Window
 
 BATCHES: Final = 30

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from vtop import units
 from vtop.metrics.vllm import Quantity
-from vtop.session.frame import Status
+from vtop.session.frame.servers import Status
 from vtop.session.history.server import ServerHistory
 
 FROZEN_AFTER_S = 5.0  # vLLM's gauges stand still after a mass abort; a long prefill also looks like this

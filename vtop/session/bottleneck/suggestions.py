@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from vtop.session.history.server_config import BUDGET, FlagValue
+from vtop.session.frame.servers import FlagValue
+from vtop.session.history.server_config import BUDGET
 
 _FIXED: Final = ("num-gpu-blocks-override", "kv-cache-memory-bytes")  # the first goes before the second
 _UTILIZATION: Final = 0.95  # of the card's memory: hardly more can be had

@@ -23,11 +23,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from vtop import units
-from vtop.session.analysis import Pressure, Verdict
 from vtop.session.bottleneck import suggestions
 from vtop.session.bottleneck.suggestions import Hint
-from vtop.session.frame import Frame
-from vtop.session.history.server_config import FlagValue
+from vtop.session.frame.frame import Frame
+from vtop.session.frame.servers import FlagValue
+from vtop.session.frame.verdict import Pressure, Verdict
 
 MOSTLY: Final = 0.5  # of the pages with waiting requests
 SEATED: Final = 0.7

@@ -27,7 +27,7 @@ from operator import itemgetter, or_
 from typing import Final
 
 from vtop.metrics.vllm import Quantity
-from vtop.session.analysis import Energy
+from vtop.session.frame.gpus import Energy
 from vtop.session.history.gpus import Card, CardHistory
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import Window

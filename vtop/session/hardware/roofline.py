@@ -17,8 +17,7 @@ Source: vLLM v1/metrics/perf.py. FLOP, bytes, seconds.
 from __future__ import annotations
 
 from vtop.metrics.vllm import Quantity
-from vtop.session.analysis import Roofline
-from vtop.session.frame import Gpus
+from vtop.session.frame.gpus import Gpus, Roofline
 from vtop.session.hardware.gpu_peaks import peak
 from vtop.session.history.window import Stretch, Window
 

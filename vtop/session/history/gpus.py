@@ -10,7 +10,7 @@ from itertools import compress
 from operator import attrgetter, ne
 
 from vtop.recording import Gpu, GpuReading, Note
-from vtop.session.frame import GpuPart, Gpus
+from vtop.session.frame.gpus import GpuPart, Gpus
 from vtop.session.history.server import GAP_INTERVALS
 from vtop.session.history.tracks import FactTrack, Track
 from vtop.session.history.window import gauge

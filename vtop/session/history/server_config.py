@@ -10,13 +10,11 @@ Source: vLLM engine/arg_utils.py (get_batch_defaults, _set_default_max_num_seqs_
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from vtop.recording import Identity
+from vtop.session.frame.servers import FlagValue, StartedWith
 from vtop.session.history.server import ServerHistory
-
-FlagValue = int | float | bool | str
 
 SEQS: Final = "max-num-seqs"
 BUDGET: Final = "max-num-batched-tokens"
@@ -25,29 +23,6 @@ READ_IN: Final = ((0, 26), (0, 32))  # the first and the last version with this 
 
 _LARGE, _LARGEST = 70 * 2**30, 160 * 2**30  # bytes of a card, from which on defaults are larger
 _FILE: Final = "config"  # the command names a file of further flags
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StartedWith:
-    """A server's command. The two limits are those on the command line, or vLLM's defaults; None: not known."""
-
-    command: str  # vllm serve
-    flags: dict[str, FlagValue]  # by name, without dashes in front
-    max_num_seqs: int | None  # of one engine
-    max_num_batched_tokens: int | None
-    defaults: tuple[str, ...]  # which of the two limits are not on the command line
-
-    @property
-    def words(self) -> str:
-        """The command as it is typed."""
-        return " ".join([self.command, *(typed(name, value) for name, value in self.flags.items())])
-
-
-def typed(name: str, value: FlagValue) -> str:
-    """A flag as it is typed: --max-num-seqs 128, --no-enable-prefix-caching."""
-    if value is True:
-        return f"--{name}"
-    return f"--no-{name}" if value is False else f"--{name} {value}"
 
 
 def started_with(identity: Identity | None, card: str | None, memory_bytes: float | None) -> StartedWith | None:

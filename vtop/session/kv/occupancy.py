@@ -37,7 +37,7 @@ from typing import Final
 
 from vtop.metrics.vllm import Quantity
 from vtop.recording import Load
-from vtop.session.analysis import Expectation, KvAccount
+from vtop.session.frame.kv import Expectation, KvAccount
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import Stretch, Window
 from vtop.session.kv.pool import Pool, pool_at

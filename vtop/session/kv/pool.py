@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from vtop.metrics import vllm
 from vtop.metrics.vllm import Quantity
-from vtop.session.frame import Kv
+from vtop.session.frame.kv import Kv
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import Window
 

@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vtop.metrics.vllm import Quantity
-from vtop.session.analysis import PreemptionEvent
+from vtop.session.frame.requests import PreemptionEvent
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.tracks import Track
 from vtop.session.kv.pool import pool_at

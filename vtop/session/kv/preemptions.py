@@ -24,7 +24,7 @@ from statistics import fmean
 
 from vtop import units
 from vtop.metrics.vllm import Quantity
-from vtop.session.analysis import PreemptionEvent, Staircase
+from vtop.session.frame.requests import PreemptionEvent, Staircase
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import Window
 from vtop.session.kv.preemption_detector import GAUGES, NEAR_FULL, Stair

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from vtop import units
 from vtop.metrics.vllm import Quantity
-from vtop.session.analysis import Tail
+from vtop.session.frame.latencies import Tail
 from vtop.session.history.window import Window
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9, 99.99, 99.999)

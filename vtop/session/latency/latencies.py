@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from vtop.metrics.vllm import Quantity
 from vtop.samples import samples_needed
-from vtop.session.frame import Iteration, Latency, PrefixCache
+from vtop.session.frame.latencies import Latency
+from vtop.session.frame.tokens import Iteration, PrefixCache
 from vtop.session.history.window import Window
 
 _ROWS = (

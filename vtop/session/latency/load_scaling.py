@@ -27,8 +27,7 @@ from typing import Final
 
 from vtop.metrics.vllm import Quantity
 from vtop.recording import Load
-from vtop.session.analysis import Growth, PhaseParts
-from vtop.session.frame import Ttft
+from vtop.session.frame.ttft import Growth, PhaseParts, Ttft
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import Window, between
 from vtop.session.latency.ttft import parts_of

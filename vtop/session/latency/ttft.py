@@ -22,7 +22,8 @@ Source: vLLM v1/metrics/stats.py, loggers.py. Seconds.
 from __future__ import annotations
 
 from vtop.metrics.vllm import Quantity
-from vtop.session.frame import Gauge, Ttft
+from vtop.session.frame.ttft import Ttft
+from vtop.session.frame.values import Gauge
 from vtop.session.history.window import Window
 
 HORIZONS_S = (15.0, 30.0, 60.0, 120.0)

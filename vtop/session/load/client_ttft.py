@@ -30,7 +30,7 @@ from typing import Final
 
 from vtop.metrics.vllm import Quantity
 from vtop.recording import Request
-from vtop.session.analysis import OwnTtft
+from vtop.session.frame.ttft import OwnTtft
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import Stretch, Window
 

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 
 from vtop import units
 from vtop.recording import Host, Load, Request
-from vtop.session.frame import LoadPart, Quantiles, Slo
+from vtop.session.frame.load import LoadPart, Quantiles, Slo
 from vtop.session.load.client_ttft import Answered
 from vtop.session.load.exact_histogram import Spread
 from vtop.session.load.phase import Phase

@@ -29,7 +29,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vtop.metrics.vllm import Quantity
-from vtop.session.analysis import Recompute
+from vtop.session.frame.tokens import Recompute
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import Stretch, Window
 from vtop.session.kv.preemption_detector import Stair

@@ -25,7 +25,7 @@ from dataclasses import replace
 from statistics import median
 
 from vtop.metrics.vllm import Quantity
-from vtop.session.analysis import WallClock
+from vtop.session.frame.tokens import WallClock
 from vtop.session.history.window import Stretch, Window
 from vtop.session.recompute.decode_only import step_times
 from vtop.session.recompute.required_tokens import needed

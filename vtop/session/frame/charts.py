@@ -1,0 +1,45 @@
+"""The columns of the charts and the list of events in a frame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Points = tuple[float | None, ...]  # one per chart column, oldest first; None is a gap
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Charts:
+    """Columns of one shared time axis. Column i ends at end_s - (n - 1 - i) * column_s.
+
+    Boundaries stand at whole multiples of column_s of session time, so a spike never moves within its column; the
+    last column is the latest complete one. Gauges show the highest value in a column, rates the exact mean.
+    """
+
+    end_s: float
+    column_s: float
+    running: Points
+    waiting: Points
+    kv_used: Points
+    generation_per_s: Points
+    prompt_per_s: Points
+    preemptions: Points  # since vtop attached
+    preempted: Points  # in the column
+    decode_per_step: Points
+    prefill_per_step: Points
+    queue_s: Points
+    prefill_s: Points
+    frontend_s: Points
+    power_w: Points
+    sm_mhz: Points
+    marks: tuple[tuple[int, str], ...]  # column, kind of happening: restart, outage, mark
+    temp_c: Points = ()  # of the hottest card
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Happening:
+    """A line of the event list. kind: start, restart, flags, outage, back, unhealthy, preemption, phase, mark, note,
+    end."""
+
+    at_s: float
+    kind: str
+    text: str

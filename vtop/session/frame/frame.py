@@ -1,0 +1,70 @@
+"""What there is to see at one instant: frozen, complete, and the only thing that a panel is given.
+
+Seconds, bytes, ratios throughout. None means not known, and 0 is a measurement. A window is the stretch of session
+that a number is about: it ends at the latest page and is at most `window_s` long, shorter while the session is young.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vtop.session.frame.charts import Charts, Happening
+from vtop.session.frame.gpus import Energy, Gpus, Roofline
+from vtop.session.frame.kv import Kv, KvAccount
+from vtop.session.frame.latencies import Latency, Tail
+from vtop.session.frame.load import LoadPart
+from vtop.session.frame.requests import Preemption, Queueing, Requests, Staircase
+from vtop.session.frame.servers import EnginePart, ServerPart, Status
+from vtop.session.frame.tokens import Iteration, PrefixCache, Recompute, WallClock
+from vtop.session.frame.ttft import Growth, OwnTtft, Ttft
+from vtop.session.frame.values import Count
+from vtop.session.frame.verdict import Pressure, Verdict
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """What a reader chose to look at: how long a window, in how many chart columns; and whether the verdict is about
+    the `whole` window, as in a report, or about its end."""
+
+    window_s: float = 300.0
+    columns: int = 60
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frame:
+    now_s: float
+    unix_s: float  # the wall clock at now_s
+    start_unix_s: float
+    interval_s: float
+    window_s: float  # of the numbers below: from the first page in it to the latest
+    asked_window_s: float
+    status: Status
+    origin: str | None  # set when the recording was not made by attaching to a server
+    servers: tuple[ServerPart, ...]
+    engines: tuple[EnginePart, ...]
+    requests: Requests
+    kv: Kv
+    prompt_tokens: Count
+    generation_tokens: Count
+    iteration: Iteration
+    ttft: Ttft
+    latencies: tuple[Latency, ...]
+    prefix_cache: PrefixCache
+    preemption: Preemption
+    gpus: Gpus
+    happenings: tuple[Happening, ...]  # newest last
+    charts: Charts
+    load: LoadPart | None = None  # vtop's own
+    staircase: Staircase = Staircase()  # noqa: RUF009 - these are frozen
+    recompute: Recompute = Recompute()  # noqa: RUF009
+    roofline: Roofline = Roofline()  # noqa: RUF009
+    account: KvAccount = KvAccount()  # noqa: RUF009
+    queueing: Queueing = Queueing()  # noqa: RUF009
+    wallclock: WallClock = WallClock()  # noqa: RUF009
+    tail: Tail = Tail()  # noqa: RUF009
+    energy: Energy = Energy()  # noqa: RUF009
+    growth: Growth = Growth()  # noqa: RUF009
+    own_ttft: OwnTtft | None = None
+    pressure: Pressure | None = None  # of the latest pages
+    verdict: Verdict = Verdict()  # noqa: RUF009

@@ -1,0 +1,73 @@
+"""GPUs in a frame: each one now, their energy, and the engine's arithmetic against their peaks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vtop.session.frame.values import Gauge
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GpuPart:
+    """One card, now, and its power over the window."""
+
+    index: int
+    uuid: str
+    name: str | None
+    serving: bool | None
+    lost: str | None
+    util_ratio: float | None
+    mem_used_bytes: int | None
+    mem_total_bytes: int | None
+    power: Gauge
+    power_kind: str | None
+    power_limit_w: float | None
+    energy_j: float | None  # in the window
+    temp_c: float | None
+    sm_mhz: float | None
+    sm_max_mhz: float | None
+    mem_mhz: float | None
+    mem_max_mhz: float | None
+    throttle: tuple[str, ...] | None
+    age_s: float
+    temp_high_c: float | None = None  # in the window
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gpus:
+    cards: tuple[GpuPart, ...]
+    note: str | None  # why there are none, or what is wrong
+    local: bool  # a watched server runs on this host, so the cards may be its own
+    power_w: float | None  # of the cards in use by a server where that is known, else of all; None if one is not known
+    power_limit_w: float | None
+    counted: int  # how many cards power_w is about
+    age_s: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Roofline:
+    """What the counters of --enable-mfu-metrics say of the arithmetic, per GPU, over the window (roofline.py)."""
+
+    flops_per_s: float | None = None
+    bytes_per_s: float | None = None  # read and written
+    intensity: float | None = None  # FLOP per byte
+    mfu_ratio: float | None = None  # of the card's dense peak
+    bandwidth_ratio: float | None = None
+    card: str | None = None  # whose peaks
+    peak_flops_per_s: float | None = None
+    peak_bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Energy:
+    """Joules over the window, of the cards counted (energy.py)."""
+
+    joules: float | None = None
+    source: str | None = None  # "the cards' energy counters", "power integrated over the readings"
+    per_output_token_j: float | None = None
+    per_token_j: float | None = None  # prompt and output
+    idle_w: float | None = None  # lowest power seen while nothing ran, in the session so far
+    idle_share: float | None = None  # idle_w x window / joules
+    near_limit_share: float | None = None  # of readings at 97 % of the power limit or more
+    throttled_share: float | None = None  # of readings with a reason that holds the clock down, idle ones left out
+    throttle: tuple[tuple[str, float], ...] = ()  # each reason with its share

@@ -1,0 +1,79 @@
+"""vtop's own load in a frame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantiles:
+    """Exact times of vtop's own requests. None: too few for it; inf (null in JSON): a failed request stands there."""
+
+    n: int
+    failed: int
+    mean_s: float | None
+    p50_s: float | None
+    p90_s: float | None
+    p99_s: float | None
+    p999_s: float | None
+    p9999_s: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slo:
+    """How many requests kept every bound at once; failed ones are among the judged."""
+
+    bounds: tuple[tuple[str, float], ...]  # name (ttft, tpot, e2e), seconds
+    judged: int
+    good: int
+    attainment_ratio: float | None
+    good_per_s: float | None
+    good_tokens_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadPart:
+    """The phase of vtop's own load that runs now, or that ran last; warm-up requests are in no number but in_flight."""
+
+    phase: int
+    phases: int  # begun so far
+    server: int  # that it is put on
+    begin_s: float
+    spec: str
+    shape: str  # closed, open
+    state: str  # running, ended
+    reason: str | None
+    concurrency: int | None  # target
+    rate_per_s: float | None  # target
+    arrival: str | None
+    sent_per_s: float | None  # in the last 10 s
+    in_flight: int
+    answering: int  # of those in flight, with their first token
+    sent: int
+    done: int
+    failed: int
+    unfinished: int  # broken off by vtop itself; in no percentile's favour, and among the judged
+    failed_by_class: tuple[tuple[str, int], ...]
+    failed_detail: str | None  # what the first failure of the most frequent class said, in one line
+    planned: int | None
+    progress_ratio: float | None
+    left_s: float | None
+    elapsed_s: float
+    late_p50_s: float | None  # sent - due
+    late_p99_s: float | None
+    ttft: Quantiles  # from sent
+    ttft_from_due: Quantiles | None  # of an open loop
+    itl: Quantiles
+    tpot: Quantiles
+    e2e: Quantiles
+    itl_is_chunks: bool  # some gaps could not be split into tokens
+    output_tokens: int
+    output_per_s: float | None  # without ramp and drain; once it ended
+    ended_per_s: float | None  # requests, over the same stretch
+    cached_tokens: int  # as the answers say, where the server tells
+    prefix_hit_tokens: float | None  # growth of the server's counter from the page before the phase to the one after
+    wrong_length: int  # requests whose prompt the server counted otherwise than asked
+    slo: Slo | None
+    lag_s: float | None  # of the load's event loop, at worst in the last second
+    cpu_ratio: float | None  # of the load process
+    limited: str | None  # why the client may be the bottleneck

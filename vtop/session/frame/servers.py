@@ -1,0 +1,76 @@
+"""The servers and engines in a frame: who they are, how well they are read, what they were started with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FlagValue = int | float | bool | str
+
+
+def typed(name: str, value: FlagValue) -> str:
+    """A flag as it is typed: --max-num-seqs 128, --no-enable-prefix-caching."""
+    if value is True:
+        return f"--{name}"
+    return f"--no-{name}" if value is False else f"--{name} {value}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StartedWith:
+    """A server's command. The two limits are those on the command line, or vLLM's defaults; None: not known."""
+
+    command: str  # vllm serve
+    flags: dict[str, FlagValue]  # by name, without dashes in front
+    max_num_seqs: int | None  # of one engine
+    max_num_batched_tokens: int | None
+    defaults: tuple[str, ...]  # which of the two limits are not on the command line
+
+    @property
+    def words(self) -> str:
+        """The command as it is typed."""
+        return " ".join([self.command, *(typed(name, value) for name, value in self.flags.items())])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Status:
+    """The one thing to know about the data. kind: waiting, down, unhealthy, blind, frozen, idle, busy."""
+
+    kind: str
+    sentence: str
+    server: int = 0
+    fresh: bool = True  # False: what is shown is old
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServerPart:
+    """One server: who it is and how well it is being read."""
+
+    index: int
+    url: str
+    status: Status
+    local: bool
+    models: tuple[str, ...]
+    version: str | None
+    max_model_len: int | None
+    uptime_s: float | None
+    age_s: float | None  # of the latest page
+    took_s: float | None
+    page_bytes: int | None
+    bad_lines: int
+    tries: int  # attempts since the last page that could be had
+    outages: int  # stretches without a page so far
+    restarts: int
+    engines: int
+    note: str | None = None
+    started: StartedWith | None = None  # its command, where vtop could see that
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EnginePart:
+    """One engine (data-parallel rank) of one server, now."""
+
+    server: int
+    name: str
+    running: float | None
+    waiting: float | None
+    kv_used_ratio: float | None
+    generation_per_s: float | None  # over the window

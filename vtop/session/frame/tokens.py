@@ -1,0 +1,61 @@
+"""Tokens in a frame: engine steps, prefix cache, recomputed work, and where the time went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Iteration:
+    """Tokens per engine step that gave output; recomputed tokens are never in it."""
+
+    steps: float
+    steps_per_s: float | None
+    tokens: float | None
+    decode: float | None
+    prefill: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrefixCache:
+    hit_ratio: float | None  # in the window
+    hit_tokens: float | None
+    asked_tokens: float | None
+    lifetime_ratio: float | None  # since the server started
+    recompute: bool  # preemptions in the window: a request that meets its own blocks again counts as a hit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recompute:
+    """Tokens run through the model again after preemptions (recompute.py)."""
+
+    method: str | None = None  # "write bytes, model shape", "write bytes, fitted", "KV released"
+    estimate: bool = False  # True for the KV estimate
+    executed_tokens: float | None = None  # in the window
+    least_tokens: float | None = None  # that the window's answers needed
+    tokens: float | None = None  # recomputed in the window
+    ratio: float | None = None  # of the least
+    since_start: float | None = None
+    since_start_ratio: float | None = None
+    per_preemption: float | None = None  # since vtop attached
+    unsettled_tokens: float = 0.0  # of prompts in mid-prefill: how far off it may be
+    by_flops_tokens: float | None = None  # cross-checks of since_start
+    by_kv_tokens: float | None = None
+    token_bytes: float | None = None  # coefficient: bytes written per executed token
+    row_bytes: float | None = None  # per row of logits
+    missing_flag: str | None = None  # --enable-mfu-metrics, where the server runs without
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WallClock:
+    """Where the window went, in seconds that add up to it (wallclock.py)."""
+
+    decode_s: float | None = None
+    prefill_s: float | None = None
+    recompute_s: float | None = None
+    idle_s: float | None = None
+    step_s: float | None = None  # of a step that only decodes, median
+    step_from: str | None = None  # "own load", "steps that only decode"
+    request_decode_s: float | None = None  # mean of the finished
+    undisturbed_decode_s: float | None = None  # their tokens x step_s
+    stolen_ratio: float | None = None  # 1 - undisturbed / decode

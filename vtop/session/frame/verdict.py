@@ -1,0 +1,48 @@
+"""Which limit binds, and the evidence for it, in a frame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdict:
+    """Which limit binds now, in one sentence with its evidence (verdict.py)."""
+
+    limit: str = "unknown"  # or another of verdict.TITLES
+    sentence: str = ""
+    evidence: tuple[str, ...] = ()
+    flag: str | None = None  # where a flag would help: which
+    why: str | None = None
+    command: str | None = None  # what would test it
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pressure:
+    """On how many of the latest pages requests waited, and what stood in their way there (pressure.py).
+
+    Shares are of the pages on which requests waited. Of several servers it is the one that waits most.
+    """
+
+    server: int
+    pages: int
+    seconds: float
+    waiting_share: float  # pages with waiting requests, of all pages
+    running_share: float  # pages with running requests, of all pages
+    kv_full_share: float | None  # the next request would not fit into the pool, or KV use >= FULL
+    seats_share: float | None  # running stood at `seats`; where they are not on record, at its highest
+    running_median: float | None
+    running_high: float | None
+    waiting_median: float | None
+    kv_median_ratio: float | None
+    kv_low_ratio: float | None
+    kv_high_ratio: float | None
+    preemptions: float | None
+    silent_s: float | None  # since the last token, while requests run or wait
+    still_s: float | None  # since anything at all moved, gauges included
+    api_cpu_ratio: float | None  # of one core: the API server's process
+    asleep: bool
+    idle: bool  # nothing ran or waited lately
+    outside_share: float | None  # of vtop's own requests in flight, those not in the engine; None of few
+    deferred_share: float | None  # of what waits now: for an adapter, a grammar or remote KV
+    seats: int | None = None  # max_num_seqs of all its engines, where it is on record and was one number all along
