@@ -99,8 +99,8 @@ def test_requests_that_fail_are_a_measurement_and_no_failure_of_the_load(tmp_pat
 
 
 IMPATIENT = """
-from vtop.load import conductor
-conductor.WARMUP_LIMIT_S, conductor.SETTLE_S = 0.2, 0.0
+from vtop.load.workers import controller
+controller.WARMUP_LIMIT_S, controller.SETTLE_S = 0.2, 0.0
 from vtop.cli import main
 main()
 """

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from vtop import units
 from vtop.metrics.histogram import Range
-from vtop.report.figures.figure import Point
-from vtop.report.model import Phase, Report
 from vtop.report.numbers import Numbers, Percentile, Times
 
-# colours of phases, told apart
-HUES = ("prefill", "queue", "decode", "kv", "frontend", "preemption", "power", "running")
 PARTS = (("queue", "queue"), ("prefill", "prefill"), ("frontend", "frontend"), ("network", "network"))
 
 
@@ -49,12 +43,3 @@ def part(of: Numbers, name: str) -> float | None:
     value = getattr(of.parts, f"{name}_s")
     assert value is None or isinstance(value, float)
     return value
-
-
-def known_of(report: Report, ask: Callable[[Numbers], float | None]) -> list[tuple[Phase, Numbers]]:
-    """The phases of which a number is known."""
-    return [(phase, phase.whole) for phase in report.phases if phase.whole is not None and ask(phase.whole) is not None]
-
-
-def bars(phases: Sequence[tuple[Phase, Numbers]], ask: Callable[[Numbers], float | None]) -> tuple[Point, ...]:
-    return tuple((phase.label, ask(of)) for phase, of in phases)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from math import log
 
 from vtop import units
+from vtop.report.figures.choices import bars, known_of
 from vtop.report.figures.figure import Figure, Panel, Point, Series
-from vtop.report.labels import PARTS, bars, known_of, part, ttft_words
+from vtop.report.labels import PARTS, part, ttft_words
 from vtop.report.model import Report
 from vtop.report.numbers import Numbers
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vtop import units
+from vtop.report.figures.choices import HUES, bars, known_of
 from vtop.report.figures.figure import Figure, Panel, Series
-from vtop.report.labels import HUES, bars, known_of
 from vtop.report.model import Report
 from vtop.report.numbers import Numbers
 

@@ -81,7 +81,8 @@ GPU = (
         "roofline.mfu_ratio",
         "%",
         (Q.FLOPS,),
-        "Δ FLOP ÷ seconds ÷ engines ÷ dense bf16 peak of the card (session/hardware/gpu_peaks.py), over the window, idle "
+        "Δ FLOP ÷ seconds ÷ engines ÷ dense bf16 peak of the card "
+        "(session/hardware/gpu_peaks.py), over the window, idle "
         "time included",
         "vLLM's model of the work, recompute included; attention counts as a full rectangle; only with --enable-"
         "mfu-metrics",

@@ -13,7 +13,7 @@ import re
 from typing import Final
 
 from vtop.recording import Identity
-from vtop.session.frame.servers import FlagValue, StartedWith
+from vtop.session.frame.servers import FlagValue, StartedWith, typed
 from vtop.session.history.server import ServerHistory
 
 SEQS: Final = "max-num-seqs"

@@ -378,8 +378,8 @@ def test_files_that_run_out_in_the_midst_of_a_phase_are_the_clients_failure_and_
 
 PARENT = """
 import sys, time
-from tests.load.test_conductor import Run
-from vtop.load import conductor
+from tests.load.test_controller import Run
+from vtop.load.workers import controller
 from vtop.load.workers.probe import Door
 class Far:
     class standin: url = sys.argv[1]
