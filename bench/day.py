@@ -41,7 +41,7 @@ RUNNING = 'vllm:num_requests_running{engine="0"}'
 
 
 class Moment(NamedTuple):
-    """One page of the pattern, with everything on it, and the cards then."""
+    """One page of the pattern, with everything on it, and the GPUs then."""
 
     values: dict[str, float | None]
     hists: dict[str, HistogramCounts]

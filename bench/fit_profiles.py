@@ -84,16 +84,16 @@ def recorded(files: dict[str, dict[str, int]]) -> list[Run]:
 
 def main() -> None:
     asked = sys.argv[1:] or ["h200", "rtx4090"]
-    for card in asked:
+    for gpu in asked:
         began = time.perf_counter()
-        if card == "h200":
+        if gpu == "h200":
             given, unseen = recorded(H200), recorded(HELD_OUT)
             fitted = fit(given)
             held_out = compare(unseen, fitted.timing, fitted.frontend, fitted.shape)
             made = profile.of_fit(fitted, "h200-qwen2.5-7b", H200_ORIGIN, held_out=held_out)
         else:
             made = profile.of_fit(
-                fit(published(), expected=RTX4090_EXPECTED), "rtx4090-qwen2.5-7b", RTX4090_ORIGIN, card=RTX4090
+                fit(published(), expected=RTX4090_EXPECTED), "rtx4090-qwen2.5-7b", RTX4090_ORIGIN, gpu=RTX4090
             )
         took_s = time.perf_counter() - began
         (profile.FOLDER / f"{made.name}.toml").write_text(profile.dump(made), encoding="utf-8")

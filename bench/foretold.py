@@ -1,6 +1,6 @@
 """What `vtop whatif` says of flags that were later measured: each row a recording, the flags asked for, and what came.
 
-usage: python -m bench.foretold. The first of each pair is all that the prediction knows: its load, its host and card.
+usage: python -m bench.foretold. The first of each pair is all that the prediction knows: its load, its host and GPU.
 """
 
 from __future__ import annotations

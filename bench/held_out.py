@@ -19,7 +19,7 @@ from vtop.engine.whatif.whatif import Row, what_if
 
 HEAD = (
     "| run | output tok/s | alone | at its pace | mean TTFT | alone | at its pace | preempted | alone | at its pace | "
-    "launch | card |"
+    "launch | GPU |"
 )
 
 
@@ -48,7 +48,7 @@ def cells(run: Run) -> Iterator[str]:
             yield _bold(f"{ratio:+.1%}".replace("-", "−").replace("%", " %"), abs(ratio or 0.0) > bound)
     yield from _preempted(rows["preemptions"])
     yield f"{pace.launch:.2f}"
-    yield f"{pace.card:.3f}"
+    yield f"{pace.gpu:.3f}"
 
 
 def _preempted(row: Row) -> Iterator[str]:

@@ -21,7 +21,7 @@ from statistics import median
 
 from pseudo_terminal import Program
 
-PAGES = Path(__file__).resolve().parent.parent / "tests" / "pages"
+PAGES = Path(__file__).resolve().parent.parent / "tests" / "scrapes"
 SCRIPT = ("03_preempt_before", "03_preempt_mid3", "03_preempt_after")
 KEYS = {"space": b" ", "+": b"+", "-": b"-", "?": b"?", "escape": b"\x1b", "t": b"t"}
 ROUND = ("space", "+", "-", "?", "escape", "t", "space", "-", "+", "t", "?", "escape")

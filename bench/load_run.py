@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vtop.load.workers.controller import Conductor
+from vtop.load.workers.controller import Controller
 from vtop.load.workers.probe import Door
 from vtop.load.workload.spec import phases
 from vtop.recording.events import Event, Host, Load, Request
@@ -55,16 +55,16 @@ def run(url: str, spec: str) -> Result:
             found.hosts.append(event)
         elif isinstance(event, Load) and event.state == "end":
             found.took_s = time.monotonic() - began_s
-            found.cpu_s = sum(_cpu_s(pid) for pid in conductor.pids) - found.cpu_s
+            found.cpu_s = sum(_cpu_s(pid) for pid in controller.pids) - found.cpu_s
         elif isinstance(event, Load):
             began_s = time.monotonic()
-            found.cpu_s = sum(_cpu_s(pid) for pid in conductor.pids)
+            found.cpu_s = sum(_cpu_s(pid) for pid in controller.pids)
 
-    conductor = Conductor(phases((spec,)), Door(url), append, lambda: time.monotonic() - origin_s, origin_s)
-    conductor.start()
-    conductor.finished.wait()
-    conductor.stop()
-    found.failed = conductor.failed or conductor.short
+    controller = Controller(phases((spec,)), Door(url), append, lambda: time.monotonic() - origin_s, origin_s)
+    controller.start()
+    controller.finished.wait()
+    controller.stop()
+    found.failed = controller.failed or controller.short
     return found
 
 

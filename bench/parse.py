@@ -1,7 +1,7 @@
 """Times the reading of a metrics page: vtop's parser, new and warmed up, beside prometheus_client.
 
 Run from the repository: python bench/parse.py. A warm parser gets the same series with other numbers each time, as in a
-session; the pages of tests/pages stand for a server each. Every time is the least of several runs.
+session; the pages of tests/scrapes stand for a server each. Every time is the least of several runs.
 """
 
 import re
@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from vtop.metrics.exposition import Parser
 
-PAGES = Path(__file__).resolve().parent.parent / "tests" / "pages"
+PAGES = Path(__file__).resolve().parent.parent / "tests" / "scrapes"
 RUNS = 30
 
 

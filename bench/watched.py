@@ -3,7 +3,7 @@
 Run from the repository, with a vLLM server running: python bench/watched.py --url http://127.0.0.1:8000 [--pairs 4]
 [--load 'c=64 in=1024 out=256 n=256'] [--interval 1]. The load's own process asks for no page; in every other run vtop
 looks on, recording, in a pseudo-terminal of 160 x 48. Pairs go without, with, with, without, so that a drift of the
-card falls on both. ± is the interval at 95 % of the mean difference, over the pairs.
+GPU falls on both. ± is the interval at 95 % of the mean difference, over the pairs.
 """
 
 from __future__ import annotations

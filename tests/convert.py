@@ -85,7 +85,7 @@ def _reading(gpu: dict[str, Any], name: str | None) -> GpuReading:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("pages", type=Path)
+    parser.add_argument("scrapes", type=Path)
     parser.add_argument("recording", type=Path)
     parser.add_argument("--origin")
     parser.add_argument("--version")

@@ -23,7 +23,7 @@ CORE = [
     for room in ("recording", "metrics", "session")
     for path in sorted((Path(__file__).parents[1] / "vtop" / room).glob("*.py"))
 ]
-PAGE = (Path(__file__).parent / "pages" / "03_preempt_mid3.txt").read_text(encoding="utf-8")
+SCRAPE = (Path(__file__).parent / "scrapes" / "03_preempt_mid3.txt").read_text(encoding="utf-8")
 START = Start(format=FORMAT, vtop="0", unix_s=1.0, servers=(Target(url="http://a"),), interval_s=1.0)
 
 
@@ -35,7 +35,7 @@ def test_what_a_session_is_given_is_what_stands_in_the_file(tmp_path: Path) -> N
     live = LiveRecording(START, lambda: now, tmp_path / "a.jsonl")
     folder, put_in = Folder(), []
     for now in (1.0, 2.0, 3.0):
-        text = PAGE.replace(" 1.0\n", f" {now}\n")
+        text = SCRAPE.replace(" 1.0\n", f" {now}\n")
         scrape = folder.scrape(text, server=0, at_s=now, took_s=float("1e-7"), bytes=1, health=200)
         put_in.append(scrape)
         live.append(scrape)
@@ -107,7 +107,7 @@ def test_drawing_a_frame_twice_changes_nothing() -> None:
     session = Session(START)
     folder = Folder()
     for second in range(10):
-        text = PAGE.replace("vllm:num_requests_running{", f"vllm:num_requests_running {second}\nx{{")
+        text = SCRAPE.replace("vllm:num_requests_running{", f"vllm:num_requests_running {second}\nx{{")
         scrape = folder.scrape(text, server=0, at_s=float(second), took_s=0.01, bytes=1, health=200)
         session.apply(msgspec.structs.replace(scrape, t=second + 0.01))
     style = theme.load("dark")

@@ -1,4 +1,4 @@
-"""A server that answers as a script says: pages of a real vLLM, and what else vtop asks for."""
+"""A server that answers as a script says: scrapes of a real vLLM, and what else vtop asks for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-PAGES = Path(__file__).resolve().parents[1] / "pages"
+SCRAPES = Path(__file__).resolve().parents[1] / "scrapes"
 MODELS = b'{"object":"list","data":[{"id":"org/model[awq]","max_model_len":4096}]}'
 
 
@@ -19,7 +19,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.hear(self.path, dict(self.headers))
         bodies = {
-            "/metrics": (PAGES / self.server.page).read_bytes(),
+            "/metrics": (SCRAPES / self.server.scrape).read_bytes(),
             "/health": b"",
             "/version": b'{"version":"0.26.0"}',
             "/v1/models": MODELS,
@@ -37,9 +37,9 @@ class Handler(BaseHTTPRequestHandler):
 class Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, page: str) -> None:
+    def __init__(self, scrape: str) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.page = page
+        self.scrape = scrape
         self.heard: list[tuple[str, dict[str, str]]] = []
         self._news = threading.Condition()
 
@@ -52,10 +52,10 @@ class Server(ThreadingHTTPServer):
         with self._news:
             self.heard.clear()
 
-    def asked(self, pages: int) -> None:
-        """Wait until so many pages were asked for: all that belongs to the one before is then on record."""
+    def asked(self, scrapes: int) -> None:
+        """Wait until so many scrapes were asked for: all that belongs to the one before is then on record."""
         with self._news:
-            assert self._news.wait_for(lambda: sum(path == "/metrics" for path, _ in self.heard) >= pages, 30)
+            assert self._news.wait_for(lambda: sum(path == "/metrics" for path, _ in self.heard) >= scrapes, 30)
 
     @property
     def address(self) -> str:
@@ -63,8 +63,8 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(page: str = "03_preempt_after.txt") -> Iterator[Server]:
-    server = Server(page)
+def serving(scrape: str = "03_preempt_after.txt") -> Iterator[Server]:
+    server = Server(scrape)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:

@@ -35,7 +35,7 @@ def test_two_recordings_by_name_come_as_text() -> None:
     assert "Paired by order" in result.stdout
 
 
-def test_seven_files_are_one_run_and_two_cards_reproduce_itl_to_2_percent() -> None:
+def test_seven_files_are_one_run_and_two_devices_reproduce_itl_to_2_percent() -> None:
     """A sweep of an H200 against the same loads on another, one recording each: 1 to 2 % faster between tokens."""
     result = compared("sweep", SWEEP, "--format", "json")
     assert (result.exit_code, result.stderr) == (0, "")

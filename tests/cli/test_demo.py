@@ -124,9 +124,9 @@ def test_a_simulated_server_listens_on_the_loopback_and_ends_with_a_signal() -> 
         asked = {"prompt": "hello", "max_tokens": 3, "ignore_eos": True}
         answer = client.post(f"{url}/v1/completions", json=asked).json()
         assert answer["usage"]["completion_tokens"] == 3
-        page = client.get(f"{url}/metrics").text
-        assert 'num_gpu_blocks="256"' in page
-        assert "vllm:generation_tokens_total" in page
+        scrape = client.get(f"{url}/metrics").text
+        assert 'num_gpu_blocks="256"' in scrape
+        assert "vllm:generation_tokens_total" in scrape
         with client.stream(
             "POST", f"{url}/v1/completions", json={**asked, "max_tokens": 900, "stream": True}
         ) as stream:

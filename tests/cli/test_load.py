@@ -19,7 +19,7 @@ from tests.cli.vtop import refused, vtop
 from tests.load.faults import Answer
 from tests.load.standin import hanging, refusal, standing_in, whole
 from tests.ui.pty import VTOP, Terminal, environment
-from vtop.cli.load import LastPage
+from vtop.cli.load import LastScrape
 from vtop.recording import End, FileRecording, Load, Request, Scrape
 
 TINY = "in=8 out=2"
@@ -148,19 +148,19 @@ def test_a_sweep_is_a_recording_that_show_reads(tmp_path: Path) -> None:
     assert (shown["load"]["phase"], shown["load"]["done"]) == (2, 5)
 
 
-def test_the_page_after_each_phase_is_waited_for_and_not_only_after_the_first() -> None:
-    pages = LastPage(interval_s=1.0)
+def test_the_scrape_after_each_phase_is_waited_for_and_not_only_after_the_first() -> None:
+    scrapes = LastScrape(interval_s=1.0)
 
-    def page(at_s: float) -> bool:
-        pages.see([Scrape(t=at_s, server=0, at_s=at_s, took_s=0.01, bytes=1)])
-        return pages.wanted()
+    def scrape(at_s: float) -> bool:
+        scrapes.see([Scrape(t=at_s, server=0, at_s=at_s, took_s=0.01, bytes=1)])
+        return scrapes.wanted()
 
     def ended(at_s: float) -> bool:
-        pages.see([Load(t=at_s, phase=0, state="end", spec="c=1", shape="closed")])
-        return pages.wanted()
+        scrapes.see([Load(t=at_s, phase=0, state="end", spec="c=1", shape="closed")])
+        return scrapes.wanted()
 
-    assert (page(1.0), ended(2.3), page(2.0)) == (False, True, True)
-    assert (page(3.0), ended(5.5), page(6.0)) == (False, True, False)
+    assert (scrape(1.0), ended(2.3), scrape(2.0)) == (False, True, True)
+    assert (scrape(3.0), ended(5.5), scrape(6.0)) == (False, True, False)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from vtop.cli import main
 KEYS = {
     "now_s", "unix_s", "start_unix_s", "interval_s", "window_s", "asked_window_s", "status", "origin", "servers",
     "engines", "requests", "kv", "prompt_tokens", "generation_tokens", "iteration", "ttft", "latencies", "prefix_cache",
-    "preemption", "gpus", "happenings", "charts",
+    "preemption", "gpus", "event_log", "charts",
 }  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def test_json_is_strict_and_keeps_its_keys() -> None:
 
 def test_an_earlier_instant_knows_nothing_of_a_later_one() -> None:
     document = strict(shown(str(OVERLOAD), "--at", "30", "--json"))
-    assert all(happening["at_s"] <= 30 for happening in document["happenings"])
+    assert all(logged["at_s"] <= 30 for logged in document["event_log"])
     assert strict(shown(str(OVERLOAD), "--at", "0", "--json"))["requests"]["running"]["now"] is None
 
 
@@ -143,4 +143,4 @@ def test_json_has_what_the_analyses_found() -> None:
     assert document["recompute"]["since_start"] == 258_301
     assert document["tail"]["percentile"] == 99.99
     assert document["wallclock"]["step_from"] == "steps that only decode"
-    assert document["roofline"]["card"] == "NVIDIA H200"
+    assert document["roofline"]["gpu"] == "NVIDIA H200"

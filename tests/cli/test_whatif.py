@@ -42,7 +42,7 @@ def refused(result: Result) -> str:
 
 
 @pytest.fixture
-def seated(tmp_path: Path) -> Path:
+def at_limit(tmp_path: Path) -> Path:
     """A recording on which four ran while two waited and the pool was a quarter full."""
     log, server = Log(), Server()
     busy(log, server, running=4, waiting=2, kv=0.25)
@@ -87,8 +87,8 @@ def test_flags_that_are_not_on_record_are_said_and_so_is_how_fast_it_was() -> No
     assert "--max-num-seqs 100 --kv-tokens 86896 --max-num-batched-tokens 4096" in told.stdout
 
 
-def test_max_num_seqs_that_the_recording_shows_is_taken(seated: Path) -> None:
-    result = asked(seated, "--profile", "h200-qwen2.5-7b")
+def test_max_num_seqs_that_the_recording_shows_is_taken(at_limit: Path) -> None:
+    result = asked(at_limit, "--profile", "h200-qwen2.5-7b")
     assert "--max-num-seqs is not on record: 4 taken, as so many ran while others waited" in result.stderr
     assert "--max-num-seqs 4" in result.stdout
     assert "that of h200-qwen2.5-7b taken" in result.stdout.replace("\n", " ")
@@ -102,7 +102,7 @@ def test_flags_on_record_are_taken_and_said_to_be(tmp_path: Path) -> None:
     path = written(log, tmp_path / "flags.jsonl")
     result = asked(path, "--profile", "h200-qwen2.5-7b")
     assert result.exit_code == 0
-    assert "is not on record" not in result.stderr  # nor is what the pages suggest looked at
+    assert "is not on record" not in result.stderr  # nor is what the scrapes suggest looked at
     assert "recorded with  --max-num-seqs 6 --kv-tokens 4096 --max-num-batched-tokens 512" in result.stdout
     assert "on record      --max-num-seqs 6 --max-num-batched-tokens 512" in result.stdout
     (run,) = document(path, "--profile", "h200-qwen2.5-7b")["runs"]
@@ -236,7 +236,7 @@ def test_a_fit_is_a_profile_that_whatif_takes_on_another_recording(tmp_path: Pat
     assert "sweep_c64" in done.stdout
     assert "holds for prompt tokens 1,024" in done.stdout
     made = profile.load(str(path))
-    assert (made.name, made.card) == ("mine", "NVIDIA H200")
+    assert (made.name, made.gpu) == ("mine", "NVIDIA H200")
     assert made.origin == "NVIDIA H200, vLLM 0.26.0; fitted on sweep_c64"
     found = document(str(OVERLOAD), "--profile", path)
     numbers = {number["name"]: number for number in found["runs"][0]["numbers"]}
@@ -245,10 +245,10 @@ def test_a_fit_is_a_profile_that_whatif_takes_on_another_recording(tmp_path: Pat
     assert [one for one in found["runs"][0]["remarks"] if "beyond what mine was fitted on: prompt tokens 6,144" in one]
 
 
-def test_a_card_without_a_profile_is_fitted_on_the_recording_itself(seated: Path) -> None:
-    result = asked(seated, "--format", "json")
+def test_a_device_without_a_profile_is_fitted_on_the_recording_itself(at_limit: Path) -> None:
+    result = asked(at_limit, "--format", "json")
     assert result.exit_code == 0
-    assert "no profile of its card, which is not on record: fitting one on" in result.stderr
+    assert "no profile of its GPU, which is not on record: fitting one on" in result.stderr
     found = json.loads(result.stdout)
     assert found["profile"]["origin"] == "fitted on seated.jsonl alone"
     assert [one for one in found["runs"][0]["remarks"] if "fitted on this run, too" in one]

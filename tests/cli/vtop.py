@@ -20,7 +20,7 @@ def vtop(*words: str | bytes, folder: Path, **env: str) -> subprocess.CompletedP
 def recorded(
     server: Server, *words: str | bytes, folder: Path, number: signal.Signals = signal.SIGTERM, **env: str
 ) -> subprocess.CompletedProcess[bytes]:
-    """`vtop record`, ended by a signal as soon as two pages are on record."""
+    """`vtop record`, ended by a signal as soon as two scrapes are on record."""
     command = [*VTOP, "record", "--interval", "0.1", "--no-gpu", *words]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder, env=environment(**env)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.draw import loads
 from vtop.metrics.histogram import Range
 from vtop.session.bottleneck.verdict import verdict
-from vtop.session.frame.charts import Charts, Happening, Points
+from vtop.session.frame.charts import Charts, LoggedEvent, Points
 from vtop.session.frame.frame import Frame
 from vtop.session.frame.gpus import Energy, GpuPart, Gpus, Roofline
 from vtop.session.frame.kv import Expectation, Kv, KvAccount
@@ -21,12 +21,12 @@ from vtop.session.frame.verdict import Pressure
 
 CROWDED = Pressure(
     server=0,
-    pages=31,
+    scrapes=31,
     seconds=30.0,
     waiting_share=1.0,
     running_share=1.0,
     kv_full_share=0.9,
-    seats_share=0.4,
+    at_max_num_seqs_share=0.4,
     running_median=11,
     running_high=14,
     waiting_median=52,
@@ -79,7 +79,7 @@ def overload_charts(columns: int = 60, window_s: float = 151.0) -> Charts:
     )
 
 
-def card(index: int = 0, **changes: object) -> GpuPart:
+def device(index: int = 0, **changes: object) -> GpuPart:
     one = GpuPart(
         index=index,
         uuid=f"GPU-{index}",
@@ -116,7 +116,7 @@ def server(index: int = 0, **changes: object) -> ServerPart:
         uptime_s=2471.0,
         age_s=0.4,
         took_s=0.006,
-        page_bytes=45_000,
+        scrape_bytes=45_000,
         bad_lines=0,
         tries=0,
         outages=0,
@@ -184,13 +184,13 @@ def overload(columns: int = 60) -> Frame:
         ),
         prefix_cache=PrefixCache(0.0, 0.0, 721_327, 0.031, False),
         preemption=Preemption(Count(37, 0.245, 37), 147.0, 4.08),
-        gpus=Gpus((card(),), None, True, 527.0, 700.0, 1, 0.3),
-        happenings=(
-            Happening(0.0, "start", "first page: 43.9 KiB"),
-            Happening(100.6, "mark", "load doubled"),
-            Happening(138.0, "preemption", "preempted 1, running 13 → 12, KV 99.7 % → 92.3 %"),
-            Happening(143.0, "preemption", "preempted 1, running 12 → 11, KV 99.9 % → 92.4 %"),
-            Happening(147.0, "preemption", "preempted 1, running 12 → 11, KV 99.8 % → 92.1 %"),
+        gpus=Gpus((device(),), None, True, 527.0, 700.0, 1, 0.3),
+        event_log=(
+            LoggedEvent(0.0, "start", "first scrape: 43.9 KiB"),
+            LoggedEvent(100.6, "mark", "load doubled"),
+            LoggedEvent(138.0, "preemption", "preempted 1, running 13 → 12, KV 99.7 % → 92.3 %"),
+            LoggedEvent(143.0, "preemption", "preempted 1, running 12 → 11, KV 99.9 % → 92.4 %"),
+            LoggedEvent(147.0, "preemption", "preempted 1, running 12 → 11, KV 99.8 % → 92.1 %"),
         ),
         charts=overload_charts(columns),
         staircase=Staircase(
@@ -241,7 +241,7 @@ def overload(columns: int = 60) -> Frame:
         wallclock=WallClock(120.0, 21.0, 7.0, 3.0, 0.00625, "steps that only decode", 15.0, 12.6, 0.157),
         tail=Tail(240_361, 37, 99.99, "p99 ITL cannot show the 37 preemptions"),
         energy=Energy(
-            63_900.0, "the cards' energy counters", 0.336, 0.083, 122.0, 0.23, 0.3, 0.25, (("power cap", 0.25),)
+            63_900.0, "the GPUs' energy counters", 0.336, 0.083, 122.0, 0.23, 0.3, 0.25, (("power cap", 0.25),)
         ),
         growth=Growth(
             phases=tuple(
@@ -262,7 +262,7 @@ def overload(columns: int = 60) -> Frame:
 
 
 def nothing_known(columns: int = 60) -> Frame:
-    """Before the first page: all that can be None is."""
+    """Before the first scrape: all that can be None is."""
     none: Points = (None,) * columns
     why = "connection refused (nothing listens there yet; vtop goes on trying)"
     status = Status("waiting", f"waiting for http://localhost:8000: try 3, {why}", fresh=False)
@@ -285,7 +285,7 @@ def nothing_known(columns: int = 60) -> Frame:
                 uptime_s=None,
                 age_s=None,
                 took_s=None,
-                page_bytes=None,
+                scrape_bytes=None,
                 tries=3,
                 engines=0,
             ),
@@ -301,7 +301,7 @@ def nothing_known(columns: int = 60) -> Frame:
         prefix_cache=PrefixCache(None, None, None, None, False),
         preemption=Preemption(NEVER, None, None),
         gpus=Gpus((), "no GPU: libnvidia-ml.so.1 is not there", True, None, None, 0, None),
-        happenings=(),
+        event_log=(),
         charts=charts,
     )
     return replace(frame, verdict=verdict(frame))
@@ -332,8 +332,8 @@ def idle(columns: int = 60) -> Frame:
             replace(one, mean_s=None, p50=None, p90=None, p99=None, n=0) for one in busy.latencies
         ),
         preemption=Preemption(Count(0, 0.0, 0), None, None),
-        gpus=Gpus((card(util_ratio=0.0, power=Gauge(76, 76, 76, 75, 78, 120)),), None, True, 76.0, 700.0, 1, 0.3),
-        happenings=busy.happenings[:1],
+        gpus=Gpus((device(util_ratio=0.0, power=Gauge(76, 76, 76, 75, 78, 120)),), None, True, 76.0, 700.0, 1, 0.3),
+        event_log=busy.event_log[:1],
         charts=replace(
             busy.charts, running=flat, waiting=flat, kv_used=flat, generation_per_s=flat, prompt_per_s=flat,
             preemptions=flat, preempted=flat, decode_per_step=flat, prefill_per_step=flat, queue_s=flat,
@@ -355,29 +355,29 @@ def down(columns: int = 60) -> Frame:
         kv_used=busy.charts.kv_used[:-gap] + (None,) * gap,
         marks=((columns - gap, "outage"),),
     )
-    lost = Happening(151.0, "outage", "no page: connection refused")
+    lost = LoggedEvent(151.0, "outage", "no scrape: connection refused")
     frame = replace(
         busy,
         status=status,
         servers=(server(status=status, age_s=41.0, outages=1, tries=41),),
-        happenings=(*busy.happenings, lost),
+        event_log=(*busy.event_log, lost),
         charts=charts,
     )
     return replace(frame, verdict=verdict(frame))
 
 
 def fleet(columns: int = 60) -> Frame:
-    """Two servers, four engines of unequal load, eight cards on another host's screen, names of every kind."""
+    """Two servers, four engines of unequal load, eight GPUs on another host's screen, names of every kind."""
     busy = overload(columns)
     names = ("org/model[awq]", "[/]", "模型-七B-指令", "llama\x1b[31m-3\x00\ud800")
     engines = tuple(
         EnginePart(at // 2, str(at % 2), running, waiting, used, 1592.0 / (at + 1))
         for at, (running, waiting, used) in enumerate(((11, 51, 0.949), (9, 2, 0.61), (12, 4, 0.7), (None, None, None)))
     )
-    cards = tuple(
-        card(at, serving=None, util_ratio=at / 8, throttle=("power cap",) if at == 3 else ()) for at in range(7)
+    devices = tuple(
+        device(at, serving=None, util_ratio=at / 8, throttle=("power cap",) if at == 3 else ()) for at in range(7)
     )
-    lost = card(7, lost="fell off the bus", util_ratio=None, temp_c=None, throttle=None, name=None)
+    lost = device(7, lost="fell off the bus", util_ratio=None, temp_c=None, throttle=None, name=None)
     return replace(
         busy,
         servers=(
@@ -386,7 +386,7 @@ def fleet(columns: int = 60) -> Frame:
         ),
         engines=engines,
         kv=replace(busy.kv, pool_tokens=1_234_567, used_tokens=982_470, room_tokens=252_097),
-        gpus=Gpus((*cards, lost), "1 of 8 cards lost", False, 3689.0, 5600.0, 7, 0.3),
+        gpus=Gpus((*devices, lost), "1 of 8 GPUs lost", False, 3689.0, 5600.0, 7, 0.3),
         requests=replace(
             busy.requests,
             finished=Count(123_456, 812.5, 9_876_543),
@@ -395,12 +395,12 @@ def fleet(columns: int = 60) -> Frame:
         ),
         generation_tokens=Count(24_039_200, 159_200.0, 24_039_200),
         preemption=Preemption(Count(1_234, 8.2, 1_234_567), 147.0, 0.122),
-        happenings=(*busy.happenings, Happening(150.0, "note", "[Errno 111] connection [/refused]\n\x1b[2J\u202e")),
+        event_log=(*busy.event_log, LoggedEvent(150.0, "note", "[Errno 111] connection [/refused]\n\x1b[2J\u202e")),
     )
 
 
 def broken(columns: int = 60) -> Frame:
-    """The server went away under vtop's own load: 4 s without a page, while the card is still being read."""
+    """The server went away under vtop's own load: 4 s without a scrape, while the GPU is still being read."""
     busy = down(columns)
     status = Status("down", "no answer for 4.0 s: connection refused (try 3)", fresh=False)
     servers = (server(status=status, age_s=4.0, outages=1, tries=3),)

@@ -128,14 +128,14 @@ def test_the_overload_reads_as_it_was() -> None:
     assert re.search(r"queue +48\.1 s +40–50 s +> 60 s +> 60 s +23", draw("latencies", frame, 78, 8))
 
 
-def test_seats_and_token_budget_stand_in_the_header_where_all_servers_have_the_same() -> None:
+def test_max_num_seqs_and_token_budget_stand_in_the_header_where_all_servers_have_the_same() -> None:
     def header(*limits: tuple[int | None, int | None] | None) -> str:
         known = [StartedWith("vllm serve", {}, *of, ()) if of is not None else None for of in limits]
         servers = tuple(frames.server(at, started=of) for at, of in enumerate(known))
         return draw("header", replace(frames.overload(), servers=servers), 160, 1)
 
-    assert "· seats 128 · 8,192 tok a step ·" in header((128, 8192))
-    assert "· seats 128 · 8,192 tok a step ·" in header((128, 8192), (128, 8192))
+    assert "· max-num-seqs 128 · 8,192 tok a step ·" in header((128, 8192))
+    assert "· max-num-seqs 128 · 8,192 tok a step ·" in header((128, 8192), (128, 8192))
     assert "· 8,192 tok a step ·" in header((None, 8192))
     for unknown in (header(None), header((None, None)), header((128, 8192), None), header((128, 8192), (10, 8192))):
         assert not re.search("seats|tok a step", unknown)
@@ -191,16 +191,16 @@ def test_what_is_old_is_faded_and_says_its_age() -> None:
     assert draw("status", frame, 120, 1).startswith("× STALE  no answer for 41.0 s")
 
 
-def test_cards_of_another_host_are_not_taken_for_the_servers() -> None:
+def test_devices_of_another_host_are_not_taken_for_the_servers() -> None:
     for height in (1, 2, 5, 12):
-        assert "cards of this host, not the server's" in draw("gpus", frames.fleet(), 58, height)
+        assert "GPUs of this host, not the server's" in draw("gpus", frames.fleet(), 58, height)
 
 
-def test_cards_in_trouble_are_never_the_ones_left_out() -> None:
+def test_devices_in_trouble_are_never_the_ones_left_out() -> None:
     shown = draw("gpus", frames.fleet(), 78, 6)
     assert "GPU 3" in shown
     assert "lost: fell off the bus" in shown
-    assert "more cards" in shown
+    assert "more GPUs" in shown
 
 
 def test_an_uneven_engine_has_a_sign() -> None:
@@ -262,11 +262,11 @@ def test_times_of_the_breakdown_end_in_one_column() -> None:
         assert [one.end() for one in found if one is not None] == [LEFT] * 5
 
 
-def test_the_mark_of_a_card_that_serves_is_explained_where_there_is_room() -> None:
+def test_the_mark_of_a_device_that_serves_is_explained_where_there_is_room() -> None:
     assert "NVIDIA H200  ● serving" in draw("gpus", frames.overload(), 78, 6)
-    other = replace(frames.overload(), gpus=replace(frames.overload().gpus, cards=(frames.card(serving=False),)))
+    other = replace(frames.overload(), gpus=replace(frames.overload().gpus, devices=(frames.device(serving=False),)))
     assert "○ not serving" in draw("gpus", other, 110, 6)
-    unknown = replace(other, gpus=replace(other.gpus, cards=(frames.card(serving=None),)))
+    unknown = replace(other, gpus=replace(other.gpus, devices=(frames.device(serving=None),)))
     assert "serving" not in draw("gpus", unknown, 110, 6)
     assert any(number.name == "● ○" for number in NUMBERS if number.panel == "gpu")
 
@@ -277,5 +277,5 @@ def test_recomputed_tokens_name_their_unit_where_there_is_room() -> None:
     assert "6,981 a time" in draw("tokens", frames.overload(), 58, 12)
 
 
-def test_a_first_page_is_an_attachment() -> None:
-    assert re.search(r"0:00 ▶ attached · first page: 43\.9 KiB", draw("events", frames.overload(), 78, 6))
+def test_a_first_scrape_is_an_attachment() -> None:
+    assert re.search(r"0:00 ▶ attached · first scrape: 43\.9 KiB", draw("events", frames.overload(), 78, 6))

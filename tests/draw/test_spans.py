@@ -63,7 +63,7 @@ def test_every_panel_about_a_window_says_which(size: tuple[int, int]) -> None:
     windows = sum(" last 2:31 ─" in part for part in shown.replace("─  ─", "─\n─").splitlines())
     assert windows == (5 if size[1] < 46 else 6)  # requests, KV, GPU, tokens, latencies; why
     young = replace(frames.overload(), window_s=4.2, now_s=128.0)
-    assert notes("gpus", young) == ["last 2:08"], "cards are read from the session's beginning on"
+    assert notes("gpus", young) == ["last 2:08"], "GPUs are read from the session's beginning on"
 
 
 def test_a_rate_over_less_than_the_window_says_over_how_much() -> None:

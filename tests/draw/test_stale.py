@@ -79,16 +79,16 @@ def test_of_several_servers_the_silent_one_is_named() -> None:
     assert "server 2 stands since 2:27" in shown(replace(frame, status=down, servers=servers), 160, 48)
 
 
-def test_pages_whose_numbers_do_not_move_are_not_called_old() -> None:
+def test_scrapes_whose_numbers_do_not_move_are_not_called_old() -> None:
     frame = frames.overload(60)
     frozen = replace(frame, status=replace(frame.status, kind="frozen", fresh=False))
     drawn = shown(frozen, 160, 48)
-    assert "page 0.4 s ago" in drawn.splitlines()[0]
+    assert "scrape 0.4 s ago" in drawn.splitlines()[0]
     assert "stale" not in drawn.splitlines()[0]
     assert "stands still" in drawn
 
 
-def test_cards_and_load_go_on_when_the_server_is_silent() -> None:
+def test_devices_and_load_go_on_when_the_server_is_silent() -> None:
     frame = frames.broken(60)
     assert LOOK.faded is not None
     number = LOOK.styles["number"]

@@ -33,12 +33,12 @@ def drive(
     requests: Sequence[Request],
     *,
     in_flight: int | None = None,
-    use_lane: bool = True,
+    use_batch: bool = True,
     check: Callable[[Scheduler, Plan | None], object] | None = None,
     at: Mapping[int, Callable[[Scheduler], object]] | None = None,
 ) -> Driven:
     """Requests arrive at the tick that arrival_s says, or, with in_flight, when another one is finished."""
-    scheduler = Scheduler(flags, use_lane=use_lane)
+    scheduler = Scheduler(flags, use_batch=use_batch)
     driven = Driven(scheduler)
     waiting = list(requests)
     plans: list[Plan] = []

@@ -14,7 +14,7 @@ from vtop.engine.core.flags import Flags
 from vtop.engine.core.model_shape import QWEN_7B, ModelShape
 from vtop.engine.core.request import Request
 from vtop.engine.core.step import Outcome, Plan
-from vtop.engine.core.timing import Card, captured
+from vtop.engine.core.timing import GpuSpeed, captured
 from vtop.engine.fit import profile
 from vtop.engine.runs.replay import WIRE_S, Ask, Load, Replayed, measures, replay
 
@@ -22,8 +22,8 @@ H200 = profile.load("h200-qwen2.5-7b")
 FLAGS = Flags(num_gpu_blocks=5431, enable_prefix_caching=False)
 
 
-def engine(flags: Flags = FLAGS, *, tell_lane: bool = False) -> Engine:
-    return Engine(flags, H200.timing, H200.frontend, H200.shape, tell_lane=tell_lane)
+def engine(flags: Flags = FLAGS, *, tell_batch: bool = False) -> Engine:
+    return Engine(flags, H200.timing, H200.frontend, H200.shape, tell_batch=tell_batch)
 
 
 def story(load: Load, flags: Flags = FLAGS) -> bytes:
@@ -119,16 +119,16 @@ def test_an_abort_takes_effect_between_two_steps_and_the_engine_falls_idle() -> 
 
 def test_a_server_that_streams_is_told_who_got_each_token() -> None:
     tokens: dict[int, int] = {}
-    running = engine(tell_lane=True)
+    running = engine(tell_batch=True)
     requests = [Request(number, 6144, 40 + number) for number in range(16)]
     for request in requests:
         running.submit(request, 0.0)
     while running.next_s() != NEVER:
         outcome = running.advance()
         if outcome is not None:
-            for request in (*outcome.lane_members, *outcome.delivered):
+            for request in (*outcome.batch_members, *outcome.delivered):
                 tokens[request.id] = tokens.get(request.id, 0) + 1
-            assert outcome.tokens == len(outcome.lane_members) + len(outcome.delivered)
+            assert outcome.tokens == len(outcome.batch_members) + len(outcome.delivered)
     assert tokens == {request.id: request.output_tokens for request in requests}
 
 
@@ -138,17 +138,17 @@ def test_a_lone_prefill_takes_longer_than_its_products() -> None:
     assert measures(alone.requests)["prefill_s"] > 1.2 * products_s
 
 
-def test_a_card_slows_down_once_it_has_computed_long_enough_and_recovers_while_it_reads() -> None:
+def test_a_gpu_slows_down_once_it_has_computed_long_enough_and_recovers_while_it_reads() -> None:
     def full() -> Plan:
         plan = Plan(0, 0.0)
         plan.tokens = 8192
         plan.prefills = [(8192, 8192)]
         return plan
 
-    card = Card(replace(H200.timing, boost_s=0.2, throttled=1.5), QWEN_7B, FLAGS)
-    first, second, third = (card.step_s(full(), 0.0) for _ in range(3))
+    gpu = GpuSpeed(replace(H200.timing, boost_s=0.2, throttled=1.5), QWEN_7B, FLAGS)
+    first, second, third = (gpu.step_s(full(), 0.0) for _ in range(3))
     assert first < second < third
-    assert card.step_s(full(), 60.0) == pytest.approx(first)
+    assert gpu.step_s(full(), 60.0) == pytest.approx(first)
 
 
 def test_graphs_are_captured_for_1_2_4_and_every_8th_number_of_tokens() -> None:
@@ -165,7 +165,7 @@ def test_decodes_of_more_sequences_than_any_whole_graph_has_are_launched_in_piec
         plan.decodes, plan.tokens = decodes, decodes + prompt
         if prompt:
             plan.prefills = [(prompt, prompt)]
-        return Card(timing, QWEN_7B, replace(FLAGS, max_num_seqs=max_num_seqs)).launch_s(plan, 0.0)
+        return GpuSpeed(timing, QWEN_7B, replace(FLAGS, max_num_seqs=max_num_seqs)).launch_s(plan, 0.0)
 
     assert [launch_s(10, running) for running in (8, 9, 10)] == [
         timing.launch_graph_s, timing.launch_pieces_s, timing.launch_pieces_s,
@@ -179,19 +179,19 @@ def test_a_sequence_more_in_a_step_takes_the_engines_thread_longer() -> None:
     few, many = Plan(0, 0.0), Plan(0, 0.0)
     few.tokens = few.decodes = 4
     many.tokens = many.decodes = 64
-    card = Card(H200.timing, QWEN_7B, FLAGS)
-    assert card.launch_s(many, 0.0) - card.launch_s(few, 0.0) == pytest.approx(60 * H200.timing.plan_row_s)
+    gpu = GpuSpeed(H200.timing, QWEN_7B, FLAGS)
+    assert gpu.launch_s(many, 0.0) - gpu.launch_s(few, 0.0) == pytest.approx(60 * H200.timing.plan_row_s)
 
 
 def test_launches_without_a_graph_get_quicker_the_more_of_them_there_are() -> None:
-    card = Card(H200.timing, QWEN_7B, FLAGS)
+    gpu = GpuSpeed(H200.timing, QWEN_7B, FLAGS)
     plan = Plan(0, 0.0)
     plan.tokens, plan.prefills = 1024, [(1024, 1024)]
-    took = [card.launch_s(plan, 0.02 * number) for number in range(200)]
+    took = [gpu.launch_s(plan, 0.02 * number) for number in range(200)]
     assert took == sorted(took, reverse=True)
     assert took[0] == pytest.approx(H200.timing.launch_eager_s + H200.timing.plan_row_s)
     assert took[-1] < H200.timing.launch_warm_s + 0.15 * (took[0] - H200.timing.launch_warm_s)
-    assert card.launch_s(plan, 1000.0) == pytest.approx(took[0])
+    assert gpu.launch_s(plan, 1000.0) == pytest.approx(took[0])
 
 
 def test_flops_and_bytes_are_those_that_vllm_counts() -> None:

@@ -20,7 +20,7 @@ from vtop.errors import VtopError
 RECORDINGS = shipped.folder("recordings")
 
 
-# no fit has seen these: other rates, another pool, other token budgets and seats, four other cards and hosts
+# no fit has seen these: other rates, another pool, other token budgets and seats, four other GPUs and hosts
 HELD_OUT = {
     "open_loop.jsonl.zst": {},
     "open_loop_again.jsonl.gz": {},
@@ -82,11 +82,11 @@ def test_a_recording_of_a_load_is_its_phases(sweep: list[Run]) -> None:
     assert not sweep[0].flags.enable_prefix_caching
 
 
-def test_pages_alone_tell_the_load_too(overloads: list[Run]) -> None:
-    loaded, pages = overloads
-    assert pages.load.concurrency == loaded.load.concurrency == 64
-    assert pages.load.asks == loaded.load.asks
-    assert pages.observed.preemptions == 37
+def test_scrapes_alone_tell_the_load_too(overloads: list[Run]) -> None:
+    loaded, scrapes = overloads
+    assert scrapes.load.concurrency == loaded.load.concurrency == 64
+    assert scrapes.load.asks == loaded.load.asks
+    assert scrapes.observed.preemptions == 37
 
 
 def test_fitted_up_to_32_in_flight_it_predicts_64_within_2_percent_and_an_overload_within_4(
@@ -132,14 +132,14 @@ def held_within(run: Run, simulated: Measured, missed: dict[str, tuple[str, ...]
 
 
 def test_the_profile_of_a_4090_gives_what_was_published_of_its_overload(overloads: list[Run]) -> None:
-    card = profile.load("rtx4090-qwen2.5-7b")
-    overload = compare(overloads[1:], card.timing, card.frontend, card.shape)[0].simulated
+    gpu = profile.load("rtx4090-qwen2.5-7b")
+    overload = compare(overloads[1:], gpu.timing, gpu.frontend, gpu.shape)[0].simulated
     assert overload.output_tokens_per_s == pytest.approx(439, rel=0.02)
     assert abs(overload.preemptions - 37) <= 1
 
 
 def test_a_profile_is_read_back_as_it_was_written(as_shipped: Fit, overloads: list[Run], tmp_path: Path) -> None:
-    made = profile.of_fit(as_shipped, "mine", 'an "own" card', held_out=held_against(as_shipped, overloads))
+    made = profile.of_fit(as_shipped, "mine", 'an "own" GPU', held_out=held_against(as_shipped, overloads))
     path = tmp_path / "mine.toml"
     path.write_text(profile.dump(made))
     read = profile.load(str(path))
@@ -150,7 +150,7 @@ def test_a_profile_is_read_back_as_it_was_written(as_shipped: Fit, overloads: li
 
 
 def test_a_profile_says_its_residuals_its_range_and_what_it_assumes(as_shipped: Fit) -> None:
-    lines = "\n".join(profile.report(profile.of_fit(as_shipped, "mine", "a card")))
+    lines = "\n".join(profile.report(profile.of_fit(as_shipped, "mine", "a GPU")))
     assert "in flight 1–32" in lines
     assert "kv tokens 86,896" in lines
     assert "(assumed)" in lines

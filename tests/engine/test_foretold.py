@@ -1,4 +1,4 @@
-"""Flags that were measured after `vtop whatif` had said what they would do, on other cards and hosts."""
+"""Flags that were measured after `vtop whatif` had said what they would do, on other GPUs and hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recording says how quick its own host and card were, and what is simulated of it goes by that."""
+"""A recording says how quick its own host and GPU were, and what is simulated of it goes by that."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def chunked() -> Run:
 
 
 def as_if(run: Run, pace: Pace) -> Run:
-    """The run, its times those of such a host and card."""
+    """The run, its times those of such a host and GPU."""
     here = at_pace(H200, pace)
     engine = Engine(run.flags, here.timing, here.frontend, run.shape or H200.shape)
     found = measures(replay(run.load, engine).requests)
@@ -37,19 +37,19 @@ def as_if(run: Run, pace: Pace) -> Run:
 def test_the_pace_of_a_host_is_found(chunked: Run, launch: float) -> None:
     found = pace_of(as_if(chunked, Pace(launch, 1.0)), H200)
     assert found.launch == pytest.approx(launch, rel=0.05)
-    assert found.card == pytest.approx(1.0, rel=0.01)
+    assert found.gpu == pytest.approx(1.0, rel=0.01)
 
 
-def test_the_pace_of_a_card_is_found() -> None:
+def test_the_pace_of_a_gpu_is_found() -> None:
     alone = runs(RECORDINGS / "sweep.jsonl.gz")[0]  # hardly anything but decode steps
-    assert pace_of(as_if(alone, Pace(1.0, 1.02)), H200).card == pytest.approx(1.02, rel=0.002)
+    assert pace_of(as_if(alone, Pace(1.0, 1.02)), H200).gpu == pytest.approx(1.02, rel=0.002)
 
 
 def test_as_fitted_is_the_profile_itself() -> None:
     assert at_pace(H200, AS_FITTED) == H200
 
 
-def test_a_slower_host_launches_longer_and_a_slower_card_reads_and_computes_longer() -> None:
+def test_a_slower_host_launches_longer_and_a_slower_gpu_reads_and_computes_longer() -> None:
     slower = at_pace(H200, Pace(2.0, 1.1)).timing
     assert slower.launch_eager_s == 2.0 * H200.timing.launch_eager_s
     assert slower.launch_pieces_s == 2.0 * H200.timing.launch_pieces_s

@@ -32,19 +32,19 @@ def busy(
     kv: float = 0.5,
     trial: bool = False,
 ) -> None:
-    """A page a second; a request that ends with each, the server idle before and after."""
+    """A scrape a second; a request that ends with each, the server idle before and after."""
     server.pool_tokens = 4096
-    log.page(0.5, server)
+    log.scrape(0.5, server)
     if trial:
         log.add(TRIAL, 0.59)
         server.engine.finish(queue=0.0, prefill=0.028, decode=0.0, frontend=0.002, prompt=5, output=1)
     for second in range(1, seconds + 1):
         server.engine.running, server.engine.waiting, server.engine.kv = running, waiting, kv
         server.engine.finish(prompt=100, output=20)
-        log.page(second + 0.5, server)
+        log.scrape(second + 0.5, server)
     server.engine.running = server.engine.waiting = 0
     server.engine.kv = 0.0
-    log.page(seconds + 1.5, server)
+    log.scrape(seconds + 1.5, server)
 
 
 def loaded(
@@ -114,7 +114,7 @@ def test_the_trial_before_a_load_is_none_of_its_requests(path: Path) -> None:
         assert getattr(with_trial, name) == pytest.approx(getattr(without, name), abs=2e-4), name
 
 
-def test_what_the_last_page_came_too_early_for_is_not_counted(path: Path) -> None:
+def test_what_the_last_scrape_came_too_early_for_is_not_counted(path: Path) -> None:
     log, server = Log(), Server()
     busy(log, server)
     loaded(log)
@@ -123,7 +123,7 @@ def test_what_the_last_page_came_too_early_for_is_not_counted(path: Path) -> Non
     assert (len(run.load.asks), run.observed.requests) == (20, 17)
 
 
-def test_levels_are_those_of_the_pages_between_the_first_request_and_the_last_answer(path: Path) -> None:
+def test_levels_are_those_of_the_scrapes_between_the_first_request_and_the_last_answer(path: Path) -> None:
     log, server = Log(), Server()
     busy(log, server, running=4, waiting=2, kv=0.25)
     loaded(log)
@@ -135,7 +135,7 @@ def test_where_others_wait_and_the_pool_has_room_running_is_max_num_seqs(path: P
     log, server = Log(), Server()
     busy(log, server, running=4, waiting=2, kv=0.25)
     loaded(log)
-    assert only(written(log, path)).observed.seats == 4
+    assert only(written(log, path)).observed.max_num_seqs == 4
 
 
 def started(log: Log, t: float, version: str = "0.26.0", **flags: int | bool | str) -> None:
@@ -205,7 +205,7 @@ def test_where_nobody_waits_or_the_pool_is_full_it_says_nothing_of_max_num_seqs(
     busy(log, server, running=4, waiting=waiting, kv=kv)
     loaded(log)
     seen = only(written(log, path)).observed
-    assert (seen.seats, seen.most_running) == (None, 4)
+    assert (seen.max_num_seqs, seen.most_running) == (None, 4)
 
 
 def test_prompts_that_begin_alike_share_their_blocks(path: Path) -> None:
@@ -247,11 +247,11 @@ def test_a_phase_without_an_end_or_without_an_answer_is_none(path: Path, tmp_pat
     assert "no request of it succeeded" in why(written(log, tmp_path / "none.jsonl"))
 
 
-def test_pages_that_are_not_of_the_load_are_seen_through(path: Path) -> None:
+def test_scrapes_that_are_not_of_the_load_are_seen_through(path: Path) -> None:
     log, server = Log(), Server()
     server.pool_tokens = 4096
     for second in range(22):
-        log.page(second + 0.5, server)
+        log.scrape(second + 0.5, server)
     loaded(log)
     assert "fewer requests than it sent" in why(written(log, path))
 
@@ -263,12 +263,12 @@ def test_a_pool_whose_size_is_not_on_record_cannot_be_simulated(path: Path) -> N
     log = Log()
     for second in range(22):
         server.engine.finish()
-        log.page(second + 0.5, server)
+        log.scrape(second + 0.5, server)
     loaded(log)
     assert "how large its KV pool is" in why(written(log, path))
 
 
-def test_pages_alone_are_a_run_when_all_requests_are_of_one_length(path: Path) -> None:
+def test_scrapes_alone_are_a_run_when_all_requests_are_of_one_length(path: Path) -> None:
     log, server = Log(), Server()
     busy(log, server, seconds=120, running=4, waiting=2)
     run = only(written(log, path))
@@ -278,30 +278,30 @@ def test_pages_alone_are_a_run_when_all_requests_are_of_one_length(path: Path) -
     assert run.observed.answers == ()
 
 
-def test_how_long_a_short_run_took_pages_alone_do_not_say(path: Path) -> None:
+def test_how_long_a_short_run_took_scrapes_alone_do_not_say(path: Path) -> None:
     log, server = Log(), Server()
     busy(log, server, seconds=20)
     assert only(written(log, path)).observed.span_s is None
 
 
-def test_pages_alone_of_several_lengths_tell_no_load(path: Path) -> None:
+def test_scrapes_alone_of_several_lengths_tell_no_load(path: Path) -> None:
     log, server = Log(), Server()
     server.pool_tokens = 4096
-    log.page(0.5, server)
+    log.scrape(0.5, server)
     for second in range(1, 21):
         server.engine.running = 4
         server.engine.finish(prompt=100 + 10 * second, output=20)
-        log.page(second + 0.5, server)
+        log.scrape(second + 0.5, server)
     assert "several lengths" in why(written(log, path))
 
 
 def test_a_recording_with_nothing_in_it_is_no_run(path: Path, tmp_path: Path) -> None:
     log = Log()
-    assert "fewer than two pages" in why(written(log, path))
+    assert "fewer than two scrapes" in why(written(log, path))
     log, server = Log(), Server()
     server.pool_tokens = 4096
     for second in range(5):
-        log.page(second + 0.5, server)
+        log.scrape(second + 0.5, server)
     assert "no request finished" in why(written(log, tmp_path / "idle.jsonl"))
 
 
@@ -313,9 +313,9 @@ def test_several_servers_or_engines_are_not_one_engine(path: Path, tmp_path: Pat
 
 
 def test_what_finished_of_the_phase_before_is_none_of_this_ones() -> None:
-    """A second lay between 64 in flight and 16: pages counted the last 64 of the first when the second had begun."""
+    """A second lay between 64 in flight and 16: scrapes counted the last 64 of the first when the second had begun."""
     path = shipped.folder("recordings") / "sweep_batch1024.jsonl.gz"
     first, second = runs(path)
     assert first.observed.requests == len(first.load.asks) == 320
-    assert second.observed.requests == len(second.load.asks) - 16  # the page after its last round is not on record
+    assert second.observed.requests == len(second.load.asks) - 16  # the scrape after its last round is not on record
     assert second.observed.e2e_s == pytest.approx(1.655, abs=0.001)

@@ -250,7 +250,7 @@ def test_among_equals_the_first_come_is_the_first_scheduled(
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(flags=FLAGS, asked=ASKED)
-def test_the_lane_changes_nothing(flags: Flags, asked: list[tuple[int, int, int, int, int]]) -> None:
+def test_the_batch_changes_nothing(flags: Flags, asked: list[tuple[int, int, int, int, int]]) -> None:
     def story(ran: Driven) -> object:
         stamps = sorted(
             (r.id, r.scheduled_s, r.first_token_s, r.last_token_s, r.preemptions, r.cached_tokens) for r in ran.finished
@@ -258,4 +258,4 @@ def test_the_lane_changes_nothing(flags: Flags, asked: list[tuple[int, int, int,
         return ran.plans, ran.outcomes, stamps, ran.scheduler.executed_tokens
 
     together = story(drive(flags, requested(asked)))
-    assert together == story(drive(flags, requested(asked), use_lane=False))
+    assert together == story(drive(flags, requested(asked), use_batch=False))

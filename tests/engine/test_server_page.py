@@ -17,7 +17,7 @@ from vtop.engine.core.flags import Flags
 from vtop.engine.server.exposition import Family, number
 from vtop.engine.server.process_metrics import process_lines
 
-PAGES = Path(__file__).resolve().parents[1] / "pages"
+PAGES = Path(__file__).resolve().parents[1] / "scrapes"
 # as the real server of the 0.32 pages was started
 TINY = Flags(num_gpu_blocks=128, block_size=32, max_model_len=1024, max_num_seqs=16)
 BEHIND_A_FLAG = ("vllm:kv_block_",)  # the real one had --kv-cache-metrics

@@ -97,14 +97,14 @@ def test_what_a_recording_says_and_what_a_simulation_says_are_the_same_numbers(f
 # --- other flags ------------------------------------------------------------------------------------------------------
 
 
-def test_fewer_seats_than_the_pool_holds_requests_mean_no_preemption(fewer: WhatIf) -> None:
+def test_fewer_max_num_seqs_than_the_pool_holds_requests_mean_no_preemption(fewer: WhatIf) -> None:
     assert of(fewer, "preemptions")[2] == 0
     assert of(fewer, "recomputed_ratio")[2] == 0
     assert fewer.after.most_running == 10
     assert next(row for row in fewer.rows if row.number.name == "preemptions").verdict == BETTER
 
 
-def test_seats_that_nobody_took_make_no_difference(overload: Run) -> None:
+def test_max_num_seqs_that_nobody_took_make_no_difference(overload: Run) -> None:
     answer = what_if(overload, H200, replace(overload.flags, max_num_seqs=120))
     assert answer.before.most_running < 120
     assert {row.verdict for row in answer.rows} <= {SAME, WITHIN}  # graphs are captured up to twice max_num_seqs

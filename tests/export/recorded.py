@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 import vtop
-from tests.session.made import RECORDINGS, Log, Server, card
+from tests.session.made import RECORDINGS, Log, Server, device
 from vtop.export.notebook import OpenedRecording
 from vtop.recording import AnyEvent, End, FileRecording, Load, Request, encode
 
@@ -43,7 +43,7 @@ def written(log: Log, path: Path, *, end: bool = True) -> Path:
 
 
 def watched(seconds: int = 10, *, servers: int = 1, engines: Iterable[str] = ("0",)) -> Log:
-    """Pages, a second apart, of servers that do something, and two cards of which one does not tell its power."""
+    """Scrapes, a second apart, of servers that do something, and two GPUs of which one does not tell its power."""
     log = Log(servers=servers)
     made = [Server(engines, model=f"m{number}") for number in range(servers)]
     for second in range(seconds):
@@ -54,8 +54,8 @@ def watched(seconds: int = 10, *, servers: int = 1, engines: Iterable[str] = ("0
                 engine.count(prompt_tokens=100, generation_tokens=10 + number)
                 engine.observe(time_to_first=0.05 * second, inter_token=0.02)
                 engine.finish(queue=0.1)
-            log.page(second + 0.5 + 0.01 * number, server, server=number)
-        log.gpu(second + 0.6, card(power_w=100.0 + second), card(1, power_w=None))
+            log.scrape(second + 0.5 + 0.01 * number, server, server=number)
+        log.gpu(second + 0.6, device(power_w=100.0 + second), device(1, power_w=None))
     return log
 
 

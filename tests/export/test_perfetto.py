@@ -1,4 +1,4 @@
-"""The trace is strict JSON, its slices nest, no lane holds two requests at once, its counters are the session's."""
+"""The trace is strict JSON, its slices nest, no track holds two requests at once, its counters are the session's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.export.recorded import OVERLOAD, SWEEP, loaded, opened, reading, stri
 from tests.session.made import read
 from tests.shipped_kinds import KINDS
 from vtop.export.formats import perfetto
-from vtop.export.track_allocator import Lanes
+from vtop.export.track_allocator import TrackAllocator
 from vtop.recording import Start, encode
 from vtop.recording.cut import cut
 
@@ -45,11 +45,11 @@ def by_track(found: list[Entry], *names: str) -> dict[tuple[Any, ...], list[Entr
 def parts(document: dict[str, Any], request: str) -> list[tuple[str, int, int]]:
     """(name, from, to) in ms of the slices within a request's."""
     (whole,) = [one for one in entries(document, "X") if one["name"].partition(":")[0] == request]
-    lane = [one for one in entries(document, "X") if (one["pid"], one["tid"]) == (whole["pid"], whole["tid"])]
+    track = [one for one in entries(document, "X") if (one["pid"], one["tid"]) == (whole["pid"], whole["tid"])]
     end = whole["ts"] + whole["dur"]
     return [
         (one["name"], one["ts"] // 1000, (one["ts"] + one["dur"]) // 1000)
-        for one in lane
+        for one in track
         if one is not whole and whole["ts"] <= one["ts"] and one["ts"] + one["dur"] <= end
     ]
 
@@ -89,7 +89,7 @@ def test_time_never_goes_back_on_a_track(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [OVERLOAD, SWEEP], ids=["overload_loaded", "sweep"])
-def test_slices_nest_and_requests_share_no_lane_at_once(path: Path, tmp_path: Path) -> None:
+def test_slices_nest_and_requests_share_no_track_at_once(path: Path, tmp_path: Path) -> None:
     document = trace(path, tmp_path)
     seen = 0
     for found in by_track(entries(document, "X"), "pid", "tid").values():
@@ -106,33 +106,33 @@ def test_slices_nest_and_requests_share_no_lane_at_once(path: Path, tmp_path: Pa
     assert seen == len(opened(path).requests())
 
 
-def test_there_are_as_many_lanes_as_requests_were_in_flight(tmp_path: Path) -> None:
+def test_there_are_as_many_tracks_as_requests_were_in_flight(tmp_path: Path) -> None:
     document = trace(OVERLOAD, tmp_path)
     names = [entry["args"]["name"] for entry in entries(document, "M") if entry["name"] == "thread_name"]
-    assert [name for name in names if name.startswith("lane")] == [f"lane {lane}" for lane in range(1, 65)]
+    assert [name for name in names if name.startswith("track")] == [f"track {track}" for track in range(1, 65)]
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 10)), max_size=60))
-def test_a_lane_is_taken_again_only_once_it_is_free(spans: list[tuple[float, float]]) -> None:
-    lanes = Lanes()
+def test_a_track_is_taken_again_only_once_it_is_free(spans: list[tuple[float, float]]) -> None:
+    tracks = TrackAllocator()
     open_until: dict[int, float] = {}
     taken: set[int] = set()
     for begin_s, length_s in sorted(spans):
-        for lane in [lane for lane, end_s in open_until.items() if end_s <= begin_s]:
-            lanes.free(lane, open_until.pop(lane))
-        lane = lanes.take(begin_s)
-        assert lane not in open_until
-        assert all(other in open_until for other in range(lane))  # it is the lowest
-        open_until[lane] = begin_s + length_s
-        taken.add(lane)
-    assert lanes.count == len(taken)
+        for track in [track for track, end_s in open_until.items() if end_s <= begin_s]:
+            tracks.free(track, open_until.pop(track))
+        track = tracks.take(begin_s)
+        assert track not in open_until
+        assert all(other in open_until for other in range(track))  # it is the lowest
+        open_until[track] = begin_s + length_s
+        taken.add(track)
+    assert tracks.count == len(taken)
 
 
-def test_a_lane_freed_late_is_not_taken_for_what_began_before() -> None:
-    lanes = Lanes()
-    lanes.free(lanes.take(0.0), 5.0)
-    assert lanes.take(4.0) == 1
-    assert lanes.take(5.0) == 0
+def test_a_track_freed_late_is_not_taken_for_what_began_before() -> None:
+    tracks = TrackAllocator()
+    tracks.free(tracks.take(0.0), 5.0)
+    assert tracks.take(4.0) == 1
+    assert tracks.take(5.0) == 0
 
 
 # --- what it says -------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from tests.session.made import Log, Server
 from vtop.export.formats import prometheus
 from vtop.metrics import vllm
 
-PAGES = Path(__file__).resolve().parents[1] / "pages"
+PAGES = Path(__file__).resolve().parents[1] / "scrapes"
 SAMPLE = re.compile(r"^(?P<series>.*) (?P<value>\S+) (?P<at>\d+\.\d{3})$")
 
 
@@ -142,7 +142,7 @@ def recorded_samples(page: str) -> dict[tuple[str, frozenset[tuple[str, str]]], 
 @pytest.mark.parametrize("page", sorted(PAGES.glob("*.txt")), ids=lambda page: page.stem)
 def test_a_page_comes_back_as_the_server_wrote_it(page: Path, tmp_path: Path) -> None:
     log, text = Log(), page.read_text(encoding="utf-8")
-    log.page(1.0, text)
+    log.scrape(1.0, text)
     exported = text_of(written(log, tmp_path / "a.jsonl"), tmp_path)
     found = {}
     for family in openmetrics(exported):
@@ -176,7 +176,7 @@ def test_what_is_not_on_the_page_has_no_sample(tmp_path: Path) -> None:
         server.without = (
             {"vllm:num_requests_waiting", "vllm:time_to_first_token_seconds"} if second in (1, 2) else set()
         )
-        log.page(float(second), server)
+        log.scrape(float(second), server)
     text = text_of(written(log, tmp_path / "a.jsonl"), tmp_path)
     waiting = [line for line in text.splitlines() if line.startswith("vllm:num_requests_waiting{")]
     counts = [line for line in text.splitlines() if line.startswith("vllm:time_to_first_token_seconds_count")]
@@ -187,7 +187,7 @@ def test_what_is_not_on_the_page_has_no_sample(tmp_path: Path) -> None:
 def test_an_outage_is_up_0(tmp_path: Path) -> None:
     log = watched(2)
     log.outage(3.0)
-    log.page(4.0, Server())
+    log.scrape(4.0, Server())
     text = text_of(written(log, tmp_path / "a.jsonl"), tmp_path)
     up = [line.split(" ")[1:] for line in text.splitlines() if line.startswith("up{")]
     assert up == [["1.0", "10000.500"], ["1.0", "10001.500"], ["0.0", "10003.000"], ["1.0", "10004.000"]]
@@ -212,7 +212,7 @@ def test_thinned_it_has_a_sample_every_so_many_seconds(every_s: float, kept: int
 def test_two_pages_at_one_instant_are_one_sample(tmp_path: Path) -> None:
     log = watched(0)
     for at_s in (1.0, 1.0002, 0.5, 2.0):
-        log.page(at_s, Server())
+        log.scrape(at_s, Server())
     text = text_of(written(log, tmp_path / "a.jsonl"), tmp_path)
     assert stamps_of(text) == ["10001.000", "10002.000"]
 

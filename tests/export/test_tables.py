@@ -13,7 +13,7 @@ import pytest
 
 import vtop
 from tests.export.recorded import OVERLOAD, SHORT, SWEEP, loaded, opened, reading, request, strict, watched, written
-from tests.session.made import Server, card
+from tests.session.made import Server, device
 from tests.shipped_kinds import KINDS
 from vtop.errors import VtopError
 from vtop.export import spans
@@ -47,7 +47,7 @@ def number(word: str) -> float | None:
     return float(word) if word else None
 
 
-# --- the page in docs ---------------------------------------------------------------------------------------------
+# --- the scrape in docs ---------------------------------------------------------------------------------------------
 
 
 def section(one: Table) -> str:
@@ -57,18 +57,18 @@ def section(one: Table) -> str:
 
 
 @pytest.mark.parametrize("one", TABLES, ids=lambda one: one.name)
-def test_the_page_has_every_column_as_it_is_declared(one: Table) -> None:
-    page = DOCS.read_text(encoding="utf-8")
+def test_the_scrape_has_every_column_as_it_is_declared(one: Table) -> None:
+    scrape = DOCS.read_text(encoding="utf-8")
     there = re.compile(rf"^### {one.name}\n.*?(?=^##)", re.DOTALL | re.MULTILINE)
     if os.environ.get("VTOP_WRITE"):
-        page = there.sub(lambda _: section(one) + "\n", page)
-        DOCS.write_text(page, encoding="utf-8")
-    found = there.search(page)
+        scrape = there.sub(lambda _: section(one) + "\n", scrape)
+        DOCS.write_text(scrape, encoding="utf-8")
+    found = there.search(scrape)
     assert found is not None
     assert found[0] == section(one) + "\n"
 
 
-def test_the_page_names_no_table_that_is_not_there() -> None:
+def test_the_scrape_names_no_table_that_is_not_there() -> None:
     named = re.findall(r"^### (\w+)$", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
     assert named == [one.name for one in TABLES]
 
@@ -84,7 +84,7 @@ def test_a_column_has_one_name_and_says_what_it_is_in(one: Table) -> None:
 # --- csv ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_sample_is_what_the_screen_shows_at_that_page() -> None:
+def test_a_sample_is_what_the_screen_shows_at_that_scrape() -> None:
     run = opened(OVERLOAD)
     rows = run.samples()
     assert len(rows) == 182
@@ -138,39 +138,39 @@ def same(word: str, cell: Cell) -> bool:
 def test_what_is_not_known_is_empty_and_what_was_measured_as_nothing_is_0(tmp_path: Path) -> None:
     log, server = watched(3), Server()
     server.without = {"vllm:num_requests_waiting"}
-    log.page(9.0, server)
+    log.scrape(9.0, server)
     rows = exported(written(log, tmp_path / "a.jsonl"), tmp_path / "out")["samples"]
     assert [row["waiting_requests"] for row in rows] == ["0", "0", "0", ""]
     assert [row["running_requests"] for row in rows] == ["0", "1", "2", "0"]
     assert {row["process_cpu_s_total"] for row in rows} == {""}
-    assert {row["gpu_power_w"] for row in rows} == {""}  # one card does not tell, so there is no sum
+    assert {row["gpu_power_w"] for row in rows} == {""}  # one GPU does not tell, so there is no sum
 
 
 def test_counters_go_on_over_a_restart(tmp_path: Path) -> None:
     log, server = watched(0), Server()
     for second in range(4):
         server.engine.count(generation_tokens=10)
-        log.page(float(second), server)
+        log.scrape(float(second), server)
     server.restart()
-    log.page(4.0, server)
+    log.scrape(4.0, server)
     rows = exported(written(log, tmp_path / "a.jsonl"), tmp_path / "out")["samples"]
     assert [row["generation_tokens_total"] for row in rows] == ["10", "20", "30", "40", "40"]
     assert [row["restart"] for row in rows] == ["false"] * 4 + ["true"]
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 10_000])
-def test_however_many_pages_are_written_at_once_the_rows_are_the_same(
+def test_however_many_scrapes_are_written_at_once_the_rows_are_the_same(
     at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = opened(OVERLOAD).samples(), opened(OVERLOAD).gpus()
-    monkeypatch.setattr(spans, "PAGES_AT_ONCE", at_once)
+    monkeypatch.setattr(spans, "SCRAPES_AT_ONCE", at_once)
     assert (opened(OVERLOAD).samples(), opened(OVERLOAD).gpus()) == expected
     (server,) = opened(OVERLOAD).session.servers
-    for row, page in zip(expected[0], range(len(server.t)), strict=True):
+    for row, scrape in zip(expected[0], range(len(server.t)), strict=True):
         for name, quantity in (("waiting_requests", Quantity.WAITING), ("preemptions_total", Quantity.PREEMPTIONS)):
             track = server.total(quantity)
             assert track is not None
-            assert row[name] == track.at(page)
+            assert row[name] == track.at(scrape)
 
 
 def test_engines_and_servers_have_rows_of_their_own(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_engines_and_servers_have_rows_of_their_own(tmp_path: Path) -> None:
     assert of_server == ["22", "44", "66", "88"]
 
 
-def test_cards_have_a_row_for_each_reading(tmp_path: Path) -> None:
+def test_devices_have_a_row_for_each_reading(tmp_path: Path) -> None:
     rows = exported(written(watched(4), tmp_path / "a.jsonl"), tmp_path / "out")["gpus"]
     assert [(row["index"], row["power_w"]) for row in rows] == [
         ("0", "100.0"), ("0", "101.0"), ("0", "102.0"), ("0", "103.0"), ("1", ""), ("1", ""), ("1", ""), ("1", ""),
@@ -197,8 +197,8 @@ def test_a_sample_has_no_power_older_than_a_reading_holds(tmp_path: Path) -> Non
     log = watched(0)
     for second in range(9):
         if second < 3:
-            log.gpu(second + 0.1, card(power_w=100.0 + second))
-        log.page(second + 0.5, Server())
+            log.gpu(second + 0.1, device(power_w=100.0 + second))
+        log.scrape(second + 0.5, Server())
     rows = exported(written(log, tmp_path / "a.jsonl"), tmp_path / "out")["samples"]
     assert [row["gpu_power_w"] for row in rows] == ["100.0", "101.0", "102.0", "102.0", "102.0", "", "", "", ""]
 
@@ -297,9 +297,9 @@ def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_recording_without_load_or_cards_has_empty_tables_with_a_header(tmp_path: Path) -> None:
+def test_a_recording_without_load_or_devices_has_empty_tables_with_a_header(tmp_path: Path) -> None:
     log = watched(0)
-    log.page(1.0, Server())
+    log.scrape(1.0, Server())
     found = exported(written(log, tmp_path / "a.jsonl"), tmp_path / "out")
     assert {name: len(rows) for name, rows in found.items()} == {
         "samples": 1, "requests": 0, "phases": 0, "events": 2, "engines": 1, "gpus": 0,

@@ -140,7 +140,7 @@ def test_preemptions_are_the_servers(overload: Overload, measured: list[str]) ->
     staircase = [step for step in overload.frame.charts.preemptions if step is not None]
     assert staircase == sorted(staircase)
     assert staircase[-1] == preempted
-    assert any(happening.kind == "preemption" for happening in overload.frame.happenings)
+    assert any(logged.kind == "preemption" for logged in overload.frame.event_log)
 
 
 def test_every_preemption_is_an_event_of_the_staircase(overload: Overload, measured: list[str]) -> None:
@@ -406,7 +406,7 @@ def test_a_restart_is_seen_and_nothing_falls(server: VllmServer, tmp_path: Path)
         assert record.terminate() == 0
 
     frame = last_frame(record.path)
-    kinds = [happening.kind for happening in frame.happenings if happening.kind in ("outage", "back", "restart")]
+    kinds = [logged.kind for logged in frame.event_log if logged.kind in ("outage", "back", "restart")]
     assert kinds == ["outage", "back", "restart"]
     assert (frame.servers[0].outages, frame.servers[0].restarts) == (1, 1)
     first, second = (event for event in record.events() if isinstance(event, Identity))
@@ -450,7 +450,7 @@ def test_a_dead_engine_is_not_taken_for_a_live_one(server: VllmServer, tmp_path:
     status = folded.frame(ill.t).status
     assert (status.kind, status.fresh) == ("unhealthy", False)
     assert "503" in status.sentence
-    assert any(happening.kind == "unhealthy" for happening in folded.frame(folded.end_s).happenings)
+    assert any(logged.kind == "unhealthy" for logged in folded.frame(folded.end_s).event_log)
 
 
 def _statuses(path: Path) -> list[str]:

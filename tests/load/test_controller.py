@@ -24,7 +24,7 @@ from tests.load.faults import Answer
 from tests.load.standin import Host, hanging, held, refusal, standing_in, whole
 from vtop.load.workers import controller as conducting
 from vtop.load.workers import worker
-from vtop.load.workers.controller import Conductor
+from vtop.load.workers.controller import Controller
 from vtop.load.workers.probe import Door
 from vtop.load.workers.protocol import Pulse
 from vtop.load.workload.spec import phases
@@ -38,16 +38,16 @@ TINY = "in=8 out=2"
 
 
 class Run:
-    """A conductor and all that it appended."""
+    """A controller and all that it appended."""
 
     def __init__(self, host: Host, *specs: str, settle_s: float = 0.0) -> None:
         self.events: list[Event] = []
         self._news = threading.Condition()
         origin_s = time.monotonic()
-        self.conductor = Conductor(
+        self.controller = Controller(
             phases(specs), Door(host.standin.url), self._append, lambda: time.monotonic() - origin_s, origin_s
         )
-        self.conductor.settle_s = settle_s
+        self.controller.settle_s = settle_s
 
     def _append(self, event: Event) -> None:
         with self._news:
@@ -59,7 +59,7 @@ class Run:
             assert self._news.wait_for(condition, WITHIN_S), f"waited for what never came; {self.notes}"
 
     def to_its_end(self) -> None:
-        assert self.conductor.finished.wait(WITHIN_S), f"no end; {self.notes}"
+        assert self.controller.finished.wait(WITHIN_S), f"no end; {self.notes}"
 
     @property
     def notes(self) -> list[str]:
@@ -89,7 +89,7 @@ class Run:
 
     @property
     def pids(self) -> list[int]:
-        return self.conductor.pids
+        return self.controller.pids
 
 
 def alive(pid: int) -> bool:
@@ -116,11 +116,11 @@ def run(host: Host, *specs: str, **more: Any) -> Iterator[Run]:
     """Whatever happens: every request ends on record, and no process, thread or file is left."""
     files, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
     going = Run(host, *specs, **more)
-    going.conductor.start()
+    going.controller.start()
     try:
         yield going
     finally:
-        going.conductor.stop()
+        going.controller.stop()
     assert all_end(going)
     assert not any(alive(pid) for pid in going.pids)
     until(lambda: threading.active_count() <= threads, 2.0)
@@ -142,7 +142,7 @@ def test_a_closed_loop_sends_each_request_once(workers: int) -> None:
         assert going.reasons == ["done"]
         assert len(host.standin.bodies) == 25
         assert host.standin.most_in_flight <= 3
-        assert (going.conductor.failed, going.conductor.short) == (None, None)
+        assert (going.controller.failed, going.controller.short) == (None, None)
 
 
 def test_more_workers_than_slots_are_no_reason_to_hang() -> None:
@@ -174,7 +174,7 @@ def test_phases_come_one_after_another_with_a_gap_to_settle() -> None:
 def test_how_a_worker_did_in_the_phase_before_is_not_said_of_the_next() -> None:
     with standing_in() as host, run(host, f"c=2 n=2 {TINY} workers=2", f"c=2 for=1.2s {TINY}", settle_s=0.3) as going:
         going.until(lambda: going.states(0) == ["begin", "end"])
-        for work in going.conductor._crew.works:
+        for work in going.controller._pool.works:
             work.pulse = Pulse(9.0, 9.0, 9.0)
         going.to_its_end()
         told = [event for event in going.events if isinstance(event, HostLine)]
@@ -233,10 +233,10 @@ def test_a_refused_field_is_dropped_once_said_and_no_measured_request_pays() -> 
 def test_concurrency_is_raised_and_lowered_while_it_runs(workers: int) -> None:
     with standing_in(hanging) as host, run(host, f"c=4 n=100 {TINY} workers={workers}") as going:
         host.standin.until(lambda: host.standin.in_flight == 4)
-        going.conductor.change(1)
+        going.controller.change(1)
         host.standin.until(lambda: host.standin.in_flight == 5)
         for _ in range(9):
-            going.conductor.change(-1)
+            going.controller.change(-1)
         aims = [event.concurrency for event in going.events if isinstance(event, Load) and event.state == "change"]
         assert aims[0] == 5
         assert aims[-1] == workers  # each keeps a slot, or its requests would never be sent
@@ -246,7 +246,7 @@ def test_a_rate_is_raised_while_it_runs() -> None:
     with standing_in() as host, run(host, f"rate=20 n=60 arrival=constant {TINY} workers=2") as going:
         going.until(lambda: len(going.requests()) > 2)
         for _ in range(10):
-            going.conductor.change(1)
+            going.controller.change(1)
         going.to_its_end()
         assert [request.id for request in going.requests()] == list(range(60))
         dues = [request.due_s or 0.0 for request in going.requests()]
@@ -257,15 +257,15 @@ def test_abort_breaks_off_at_once_and_the_server_sees_it() -> None:
     with standing_in(hanging) as host, run(host, f"c=8 n=100 {TINY}", f"c=1 n=1 {TINY}") as going:
         host.standin.until(lambda: host.standin.in_flight == 8)
         at_s = time.monotonic()
-        going.conductor.abort()
+        going.controller.abort()
         host.standin.until(lambda: host.standin.gone == 8, 2.0)
         assert time.monotonic() - at_s < 1.0
         going.to_its_end()
         assert [request.error for request in going.requests()] == ["cancelled_at_end"] * 8
         assert going.reasons == ["stopped"]
         assert not any(alive(pid) for pid in going.pids)  # the session goes on without them
-        going.conductor.abort()
-        going.conductor.change(1)
+        going.controller.abort()
+        going.controller.change(1)
 
 
 # --- servers that go and come ----------------------------------------------------------------------------------------
@@ -292,9 +292,9 @@ def test_waiting_for_a_server_can_be_broken_off() -> None:
         host.down()
         with run(host, f"c=1 n=2 {TINY}") as going:
             going.until(lambda: going.notes)
-            going.conductor.abort()
+            going.controller.abort()
             going.to_its_end()
-            assert (going.pids, going.conductor.failed) == ([], None)
+            assert (going.pids, going.controller.failed) == ([], None)
 
 
 def test_a_server_that_dies_ends_the_phase_and_its_requests_say_how() -> None:
@@ -310,8 +310,8 @@ def test_a_server_that_dies_ends_the_phase_and_its_requests_say_how() -> None:
 def test_a_prompt_that_does_not_fit_is_said_before_anything_is_sent() -> None:
     with standing_in() as host, run(host, "c=1 n=2 in=4000 out=200") as going:
         going.to_its_end()
-        assert "more than tiny takes (4096)" in (going.conductor.failed or "")
-        assert going.notes == [going.conductor.failed]
+        assert "more than tiny takes (4096)" in (going.controller.failed or "")
+        assert going.notes == [going.controller.failed]
         assert host.standin.accepted == 1
 
 
@@ -323,8 +323,8 @@ def test_a_killed_worker_is_told_and_nothing_hangs() -> None:
         going.until(lambda: sum(request.first_s is not None for request in going.requests()) == 4)
         os.kill(going.pids[1], signal.SIGKILL)
         going.to_its_end()
-        assert going.conductor.failed == "a load process ended unexpectedly (killed by SIGKILL)"
-        assert going.reasons == [going.conductor.failed]
+        assert going.controller.failed == "a load process ended unexpectedly (killed by SIGKILL)"
+        assert going.reasons == [going.controller.failed]
         assert [request.error for request in going.requests()] == ["cancelled_at_end"] * 4
         host.standin.until(lambda: host.standin.gone == 4)
 
@@ -334,7 +334,7 @@ def test_a_worker_that_breaks_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with standing_in() as host, run(host, f"c=1 n=1 {TINY}") as going:
         going.to_its_end()
-        assert going.conductor.failed == "a load process ended unexpectedly (exit code 1)"
+        assert going.controller.failed == "a load process ended unexpectedly (exit code 1)"
 
 
 @contextmanager
@@ -356,7 +356,7 @@ def files_of_a_worker(most: int) -> Iterator[None]:
 def test_too_few_open_files_are_said_with_what_to_do() -> None:
     with files_of_a_worker(40), standing_in() as host, run(host, f"c=50 n=50 {TINY}") as going:
         going.to_its_end()
-        failed = going.conductor.failed or ""
+        failed = going.controller.failed or ""
         assert failed.startswith("c=50 needs 50 connections in a process; client limit: no more open files than 40")
         assert "ulimit -n" in failed
 
@@ -384,10 +384,10 @@ from vtop.load.workers.probe import Door
 class Far:
     class standin: url = sys.argv[1]
 going = Run(Far, "c=4 n=40 in=8 out=2 workers=2")
-going.conductor.start()
+going.controller.start()
 going.until(lambda: sum(request.first_s is not None for request in going.requests()) == 4)
 print(*going.pids, flush=True)
-going.conductor.finished.wait()
+going.controller.finished.wait()
 """
 
 

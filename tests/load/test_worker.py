@@ -16,7 +16,7 @@ from vtop.load.http.client import Client
 from vtop.load.http.deferred import AT_ONCE
 from vtop.load.http.exchange import Exchange
 from vtop.load.workers import phase_runner as module
-from vtop.load.workers.line_writer import Voice
+from vtop.load.workers.line_writer import LineWriter
 from vtop.load.workers.phase_runner import Running
 from vtop.load.workers.protocol import Aim, News, Steady
 from vtop.load.workload.prompts import Prompts
@@ -98,11 +98,11 @@ class Phase:
             0,
             prompts,
             worker,
-            phase.crew,
+            phase.pool,
             client=cast(Client, self.far),
             path="/v1/completions",
             clock=clock,
-            voice=cast(Voice, self.told),
+            writer=cast(LineWriter, self.told),
             refused=lambda field: frozenset((field,)),
         )
 

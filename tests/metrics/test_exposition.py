@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from vtop.metrics import exposition
 from vtop.metrics.exposition import MAX_LABEL_CHARS, Page, Parser, Series
 
-PAGES = sorted((Path(__file__).parent.parent / "pages").glob("*.txt"))
+PAGES = sorted((Path(__file__).parent.parent / "scrapes").glob("*.txt"))
 
 Read = tuple[str, tuple[tuple[str, str], ...], str]
 

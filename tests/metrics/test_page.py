@@ -15,7 +15,7 @@ from vtop.metrics.exposition import Parser
 from vtop.metrics.page import FULL_EVERY_S, Folder, NotMetrics
 from vtop.recording import HistogramCounts, Scrape, decode, encode
 
-PAGES = sorted((Path(__file__).parent.parent / "pages").glob("*.txt"))
+PAGES = sorted((Path(__file__).parent.parent / "scrapes").glob("*.txt"))
 
 
 def folded(folder: Folder, text: str, at_s: float = 0.0) -> Scrape:

@@ -10,7 +10,7 @@ from vtop.metrics import vllm
 from vtop.metrics.page import Folder
 from vtop.metrics.vllm import Kind, Quantity
 
-PAGES = Path(__file__).parent.parent / "pages"
+PAGES = Path(__file__).parent.parent / "scrapes"
 
 
 def meaning(series: str) -> vllm.Meaning:

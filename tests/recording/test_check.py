@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.session.made import RECORDINGS, Log, Server, card
+from tests.session.made import RECORDINGS, Log, Server, device
 from vtop.errors import VtopError
 from vtop.recording import AnyEvent, End, FileRecording, Identity, Load, Mark, Outage, Request, Scrape, decode, encode
 from vtop.recording.check import Check, Contents
@@ -37,7 +37,7 @@ def watched(seconds: int = 5) -> Log:
     for second in range(seconds):
         server.engine.count(generation_tokens=3)
         server.engine.finish()
-        log.page(second + 0.5, server)
+        log.scrape(second + 0.5, server)
     return log
 
 
@@ -52,15 +52,15 @@ def closed(log: Log) -> list[AnyEvent]:
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name.partition(".")[0])
 def test_nothing_is_wrong_with_the_recordings_that_come_with_vtop(path: Path) -> None:
     found = checked(path)
-    known = ["stretches without pages of server 0: 1, the longest 92.0 s"] if path.name.startswith("killed") else []
+    known = ["stretches without scrapes of server 0: 1, the longest 92.0 s"] if path.name.startswith("killed") else []
     assert (found.problems, found.remarks) == ([], known)
 
 
 def test_it_says_what_there_is() -> None:
     (path,) = [path for path in RECORDINGS if path.name.startswith("overload_loaded")]
     found = checked(path)
-    (server,), (gpu,), (phase,) = found.servers, found.cards, found.phases
-    assert (server.version, server.pages, server.full_pages, server.outages) == ("0.26.0", 182, 4, 0)
+    (server,), (gpu,), (phase,) = found.servers, found.devices, found.phases
+    assert (server.version, server.scrapes, server.full_scrapes, server.outages) == ("0.26.0", 182, 4, 0)
     assert (gpu.name, gpu.readings) == ("NVIDIA H200", 182)
     assert (phase.requests, phase.ended, phase.failed, phase.end_s) == (128, 128, 0, 167.161435)
     assert (found.trials, found.open_requests, found.end) == (1, 0, "quit")
@@ -117,12 +117,12 @@ def test_of_a_file_full_of_faults_the_first_are_told(tmp_path: Path) -> None:
     assert problems[1000] == "lines like these beyond the first 1000: 500"
 
 
-def test_changes_of_a_page_that_is_not_there_are_a_problem() -> None:
+def test_changes_of_a_scrape_that_is_not_there_are_a_problem() -> None:
     log = watched()
     (problem,) = contents(log, closed(log)[1:]).problems
     assert (
         problem
-        == "lines of server 0 that say what changed on a page that is not there in full: 4 (the first at 1.510 s)"
+        == "lines of server 0 that say what changed on a scrape that is not there in full: 4 (the first at 1.510 s)"
     )
 
 
@@ -131,15 +131,15 @@ def test_changes_after_an_outage_are_a_problem() -> None:
     events = closed(log)
     events.insert(3, Outage(t=2.9, server=0, at_s=2.8, took_s=0.1, reason="refused"))
     (problem,) = contents(log, events).problems
-    assert problem.startswith("lines of server 0 that are not full although no page could be had before: 1")
+    assert problem.startswith("lines of server 0 that are not full although no scrape could be had before: 1")
 
 
 def test_buckets_without_bounds_are_a_problem() -> None:
     log = watched()
     events = closed(log)
-    page = events[0]
-    assert isinstance(page, Scrape)
-    events[0] = msgspec.structs.replace(page, le={})
+    scrape = events[0]
+    assert isinstance(scrape, Scrape)
+    events[0] = msgspec.structs.replace(scrape, le={})
     assert any("another number of buckets" in problem for problem in contents(log, events).problems)
 
 
@@ -172,10 +172,10 @@ def test_what_no_writer_would_write_is_a_problem() -> None:
 
 def test_gaps_open_requests_and_unknown_lines_are_remarks() -> None:
     log = watched()
-    log.page(30.5, Server())
+    log.scrape(30.5, Server())
     log.add(Load(phase=0, state="begin", spec="c=1", shape="closed"), 31.0)
     log.add(Request(id=0, phase=0, sent_s=31.0), 31.0)
-    log.gpu(31.5, card())
+    log.gpu(31.5, device())
     log.events.append(decode(b'{"type":"later","t":32.0}'))
     log.events.append(End(t=32.0))
     found = contents(log, log.events)
@@ -183,7 +183,7 @@ def test_gaps_open_requests_and_unknown_lines_are_remarks() -> None:
     assert found.unknown == {"later": 1}
     assert found.remarks == [
         "lines of the unknown type later: 1, kept, not understood (a newer vtop?)",
-        "stretches without pages of server 0: 1, the longest 26.0 s",
+        "stretches without scrapes of server 0: 1, the longest 26.0 s",
         "requests that were sent and have no end: 1",
     ]
 
@@ -191,11 +191,11 @@ def test_gaps_open_requests_and_unknown_lines_are_remarks() -> None:
 def test_a_slow_server_has_no_gaps() -> None:
     log = Log()
     for second in range(0, 30, 2):
-        log.page(float(second), Server())
+        log.scrape(float(second), Server())
     assert contents(log, closed(log)).servers[0].gaps == 0
 
 
-def test_a_server_without_a_page_is_said() -> None:
+def test_a_server_without_a_scrape_is_said() -> None:
     log = Log(servers=2)
-    log.page(1.0, Server())
-    assert contents(log, closed(log)).remarks == ["server 1 has no page"]
+    log.scrape(1.0, Server())
+    assert contents(log, closed(log)).remarks == ["server 1 has no scrape"]

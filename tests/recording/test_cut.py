@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.session.made import RECORDINGS, Log, Server, card, fold, read
+from tests.session.made import RECORDINGS, Log, Server, device, fold, read
 from vtop.recording import (
     AnyEvent,
     End,
@@ -55,7 +55,7 @@ def shipped(name: str) -> Recorded:
 
 @cache
 def troubled() -> Recorded:
-    """Two servers: one restarts, one is gone for a while, series come and go, cards and identities change."""
+    """Two servers: one restarts, one is gone for a while, series come and go, GPUs and identities change."""
     log = Log(servers=2)
     one, two = Server(("0", "1")), Server(model="n")
     for second in range(60):
@@ -75,12 +75,12 @@ def troubled() -> Recorded:
             one.without = set()
         if second % 10 == 0:
             log.add(Identity(server=0, version=f"0.{second}", models=("m",), max_model_len=1000 + second), at_s)
-        log.gpu(at_s + 0.2, card(power_w=400.0 + second), card(1, power_w=None if second % 9 == 0 else 80.0))
-        log.page(at_s + 0.25, one, took_s=0.01 * (second % 4))
+        log.gpu(at_s + 0.2, device(power_w=400.0 + second), device(1, power_w=None if second % 9 == 0 else 80.0))
+        log.scrape(at_s + 0.25, one, took_s=0.01 * (second % 4))
         if 26 <= second < 34:
             log.outage(at_s + 0.5, server=1, detail="connection refused")
         else:
-            log.page(at_s + 0.5, two, server=1, health=200 if second % 11 else 503)
+            log.scrape(at_s + 0.5, two, server=1, health=200 if second % 11 else 503)
     return log.start, log.events
 
 
@@ -108,7 +108,7 @@ def numbers(frame: Frame) -> dict[str, Any]:
         "preemptions": frame.preemption.count,
     }
     servers = [
-        (one.url, one.models, one.version, one.max_model_len, one.uptime_s, one.age_s, one.took_s, one.page_bytes)
+        (one.url, one.models, one.version, one.max_model_len, one.uptime_s, one.age_s, one.took_s, one.scrape_bytes)
         for one in frame.servers
     ]
     return {
@@ -133,7 +133,7 @@ def numbers(frame: Frame) -> dict[str, Any]:
     }
 
 
-BEFORE_THE_FIRST_PAGE = ("unix_s", "servers", "tries", "engines", "waiting_by_reason", "in_flight")
+BEFORE_THE_FIRST_SCRAPE = ("unix_s", "servers", "tries", "engines", "waiting_by_reason", "in_flight")
 
 
 def alike(one: Any, other: Any) -> bool:
@@ -149,9 +149,9 @@ def alike(one: Any, other: Any) -> bool:
 
 def window_inside(session: Session, now_s: float, from_s: float) -> float:
     """The longest window at an instant that does not reach beyond the beginning of the cut."""
-    pages = max(server.at_s[server.visible(now_s) - 1] for server in session.servers if server.visible(now_s))
-    readings = session.cards.visible(now_s)
-    latest = min(pages, session.cards.at_s[readings - 1]) if readings else pages
+    scrapes = max(server.at_s[server.visible(now_s) - 1] for server in session.servers if server.visible(now_s))
+    readings = session.gpus.visible(now_s)
+    latest = min(scrapes, session.gpus.at_s[readings - 1]) if readings else scrapes
     return max(0.001, latest - from_s - 1e-6)
 
 
@@ -180,7 +180,7 @@ def test_every_frame_of_a_cut_is_the_frame_of_the_whole(
         if whole_frame.load is not None and frame.load is None:
             shown["in_flight"] = expected["in_flight"]  # the phase had ended before the cut
         if not all(server.visible(now_s) > 1 or server.outages_by(now_s) for server in session.servers):
-            expected = {name: expected[name] for name in BEFORE_THE_FIRST_PAGE}  # a window begins with a page
+            expected = {name: expected[name] for name in BEFORE_THE_FIRST_SCRAPE}  # a window begins with a scrape
         for name, value in expected.items():
             assert alike(shown[name], value), (name, from_s, to_s, now_s)
 
@@ -201,7 +201,7 @@ def test_a_phase_that_begins_in_the_cut_has_all_its_numbers() -> None:
 # --- its lines ----------------------------------------------------------------------------------------------------
 
 
-def test_a_cut_begins_with_a_whole_page_of_each_server_and_is_closed() -> None:
+def test_a_cut_begins_with_a_whole_scrape_of_each_server_and_is_closed() -> None:
     start, events = cut_of(troubled(), 30.1, 45.0)
     assert (start.unix_s, start.t) == (10_030.1, 0.0)
     for server in (0, 1):
@@ -290,7 +290,7 @@ def test_what_the_machine_said_last_is_known_at_the_beginning() -> None:
     recorded = log_of(
         Host(t=1.0, at_s=1.0, cpu_ratio=0.5),
         Host(t=1.5, at_s=1.5, load_cpu_ratio=0.25),
-        Gpu(t=2.0, at_s=2.0, took_s=0.0, gpus=(card(),)),
+        Gpu(t=2.0, at_s=2.0, took_s=0.0, gpus=(device(),)),
         Note(t=2.5, source="gpu", text="NVML hangs"),
         Note(t=2.6, source="server", text="of before"),
         Mark(t=6.0, text="in"),
@@ -300,10 +300,10 @@ def test_what_the_machine_said_last_is_known_at_the_beginning() -> None:
     assert [line.text for line in lines if isinstance(line, Note)] == ["cut", "NVML hangs"]
 
 
-def test_only_the_attempts_that_failed_since_the_latest_page_are_known() -> None:
+def test_only_the_attempts_that_failed_since_the_latest_scrape_are_known() -> None:
     log = Log()
     log.outage(1.0)
-    log.page(2.0, Server())
+    log.scrape(2.0, Server())
     log.outage(3.0)
     log.outage(4.0)
     log.add(Mark(), 9.0)
@@ -312,14 +312,14 @@ def test_only_the_attempts_that_failed_since_the_latest_page_are_known() -> None
 
 
 def test_a_stretch_without_a_line_still_has_what_was_known() -> None:
-    recorded = log_of(Gpu(t=2.0, at_s=2.0, took_s=0.0, gpus=(card(),)), Mark(t=9.0))
+    recorded = log_of(Gpu(t=2.0, at_s=2.0, took_s=0.0, gpus=(device(),)), Mark(t=9.0))
     _, lines = cut_of(recorded, 4.0, 6.0)
     assert [type(line) for line in lines] == [Start, Note, Gpu, End]
     assert lines[-1].t == 2.0
 
 
-def test_a_page_that_was_never_whole_does_not_pretend_to_be() -> None:
+def test_a_scrape_that_was_never_whole_does_not_pretend_to_be() -> None:
     part = Scrape(t=1.0, server=0, at_s=1.0, took_s=0.0, bytes=1, values={"vllm:num_requests_running": 1.0})
     _, lines = cut_of(log_of(part, Mark(t=6.0)), 5.0, 7.0)
-    (page,) = [line for line in lines if isinstance(line, Scrape)]
-    assert not page.full
+    (scrape,) = [line for line in lines if isinstance(line, Scrape)]
+    assert not scrape.full

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from tests.session.made import Log, Server, card, fold
+from tests.session.made import Log, Server, device, fold
 from vtop.errors import VtopError
 from vtop.metrics.vllm import Quantity
 from vtop.recording import (
@@ -48,7 +48,7 @@ class Made(Log):
         for second in range(seconds):
             self.server.engine.running = 1.0 + second % 3
             self.server.engine.count(generation_tokens=tokens)
-            self.page(second + 0.5, self.server)
+            self.scrape(second + 0.5, self.server)
         return self
 
     def closed(self) -> list[AnyEvent]:
@@ -149,37 +149,37 @@ def test_phases_of_load_keep_apart() -> None:
     assert [line.phase for line in lines if isinstance(line, Request)] == [0, -1, 1, -1]
 
 
-# --- cards --------------------------------------------------------------------------------------------------------
+# --- GPUs --------------------------------------------------------------------------------------------------------
 
 
-def test_the_cards_of_two_hosts_are_all_there_in_every_line() -> None:
+def test_the_devices_of_two_hosts_are_all_there_in_every_line() -> None:
     one, two = Made("http://a:1", 1000.0), Made("http://b:1", 1000.4)
     for second in range(4):
-        one.gpu(second + 0.1, card(0, power_w=100.0))
-        two.gpu(second + 0.1, msgspec.structs.replace(card(0, power_w=300.0), uuid="other"))
+        one.gpu(second + 0.1, device(0, power_w=100.0))
+        two.gpu(second + 0.1, msgspec.structs.replace(device(0, power_w=300.0), uuid="other"))
     session = session_of(merge(one.watch(1), two.watch(1)))
     gpus = session.frame(3.0).gpus
-    assert [(gpu.index, gpu.uuid, gpu.power.now) for gpu in gpus.cards] == [(0, "GPU-0", 100.0), (1, "other", 300.0)]
+    assert [(gpu.index, gpu.uuid, gpu.power.now) for gpu in gpus.devices] == [(0, "GPU-0", 100.0), (1, "other", 300.0)]
     assert gpus.power_w == 400.0
 
 
-def test_the_same_cards_seen_twice_are_recorded_once() -> None:
+def test_the_same_devices_seen_twice_are_recorded_once() -> None:
     one, two = Made("http://a:1", 1000.0), Made("http://b:1", 1000.4)
     for second in range(4):
-        one.gpu(second + 0.1, card(0, power_w=100.0))
-        two.gpu(second + 0.1, card(0, power_w=100.0))
+        one.gpu(second + 0.1, device(0, power_w=100.0))
+        two.gpu(second + 0.1, device(0, power_w=100.0))
     one.add(Mark(), 9.0)  # it goes on
     lines = merge(one.watch(1), two.watch(1))
     assert len([line for line in lines if isinstance(line, Gpu)]) == 4
 
 
-def test_a_card_of_a_recording_that_has_ended_is_gone() -> None:
+def test_a_device_of_a_recording_that_has_ended_is_gone() -> None:
     one, two = Made("http://a:1", 1000.0), Made("http://b:1", 1000.4)
-    one.gpu(0.1, card(0))
+    one.gpu(0.1, device(0))
     for second in range(9):
-        two.gpu(second + 0.1, msgspec.structs.replace(card(0), uuid="other"))
+        two.gpu(second + 0.1, msgspec.structs.replace(device(0), uuid="other"))
     session = session_of(merge(one.watch(1), two.watch(1)))
-    assert [gpu.uuid for gpu in session.frame(8.0).gpus.cards] == ["other"]
+    assert [gpu.uuid for gpu in session.frame(8.0).gpus.devices] == ["other"]
 
 
 # --- one after another --------------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ def test_one_recording_is_nothing_to_merge() -> None:
         planned(Made("http://a:1", 1000.0))
 
 
-def test_what_touches_comes_after_and_a_page_is_not_there_twice() -> None:
+def test_what_touches_comes_after_and_a_scrape_is_not_there_twice() -> None:
     whole = Made("http://a:8000", 1000.0, name="whole").watch(20)
     halves = []
     for name, from_s, to_s in (("one", 0.0, 9.7), ("two", 9.7, math.inf)):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from tests.session.made import Log, Server, card
+from tests.session.made import Log, Server, device
 from vtop.recording import Identity, Load, Request
 from vtop.report.compare.compare import recorded
 from vtop.report.compare.phase_blocks import Recorded
@@ -53,7 +53,7 @@ def session(
     seed: int = 0,
     *,
     model: str = "m",
-    cards: int = 1,
+    devices: int = 1,
     flags: Flags | None = None,
 ) -> Session:
     """The loops one after another, as a session read to its end. flags: of the server's command, where it is seen."""
@@ -70,21 +70,21 @@ def session(
         counted = 0
         for t, _, event in sorted(lines, key=lambda line: line[:2]):
             while page_s <= t:
-                counted = _page(log, server, page_s, ones, loop, cards=cards, counted=counted)
+                counted = _page(log, server, page_s, ones, loop, devices=devices, counted=counted)
                 page_s += 1.0
             if loop.own:
                 log.add(event, t)
         for _ in range(3):
-            counted = _page(log, server, page_s, ones, loop, cards=cards, counted=counted)
+            counted = _page(log, server, page_s, ones, loop, devices=devices, counted=counted)
             page_s += 1.0
         begin_s, phase = page_s - 0.5, phase + loop.own
     return log.session()
 
 
 def run(
-    *loops: Loop, seed: int = 0, file: str = "run.jsonl", model: str = "m", cards: int = 1, flags: Flags | None = None
+    *loops: Loop, seed: int = 0, file: str = "run.jsonl", model: str = "m", devices: int = 1, flags: Flags | None = None
 ) -> Recorded:
-    return recorded(session(loops or (Loop(),), seed, model=model, cards=cards, flags=flags), file)
+    return recorded(session(loops or (Loop(),), seed, model=model, devices=devices, flags=flags), file)
 
 
 def _run(loop: Loop, begin_s: float, chance: Random) -> list[One]:
@@ -137,7 +137,7 @@ def _lines(loop: Loop, phase: int, number: int, one: One) -> list[Line]:
     return [(one.sent_s, 1, sent), (one.end_s, 2, ended)]
 
 
-def _page(log: Log, server: Server, at_s: float, ones: Sequence[One], loop: Loop, *, cards: int, counted: int) -> int:
+def _page(log: Log, server: Server, at_s: float, ones: Sequence[One], loop: Loop, *, devices: int, counted: int) -> int:
     """The page of an instant, on which those requests are counted that ended since the one before."""
     ended = sorted((one for one in ones if not one.failed and one.end_s <= at_s), key=lambda one: one.end_s)
     for one in ended[counted:]:
@@ -147,7 +147,7 @@ def _page(log: Log, server: Server, at_s: float, ones: Sequence[One], loop: Loop
         server.engine.count(prompt_tokens=loop.input, generation_tokens=loop.output)
     server.engine.running = float(sum(one.sent_s <= at_s < one.end_s for one in ones))
     server.engine.kv = server.engine.running * (loop.input + loop.output / 2) / 16_000
-    log.page(at_s, server)
-    if cards:
-        log.gpu(at_s + 0.02, *(card(number, power_w=400.0 + server.engine.running) for number in range(cards)))
+    log.scrape(at_s, server)
+    if devices:
+        log.gpu(at_s + 0.02, *(device(number, power_w=400.0 + server.engine.running) for number in range(devices)))
     return len(ended)

@@ -163,15 +163,15 @@ def test_three_sides_are_each_held_against_the_first() -> None:
 
 
 def test_unlike_many_gpus_are_compared_per_gpu() -> None:
-    one, two = run(seed=1, cards=1), run(seed=1, cards=2)
+    one, two = run(seed=1, devices=1), run(seed=1, devices=2)
     found = compare.of([one, two])
     number, difference = one_of(found, "output_per_s")
     assert number.per_gpu
     assert difference.ratio == pytest.approx(-0.5)
     assert difference.verdict == "worse"
     assert not one_of(found, "itl.mean_s")[0].per_gpu
-    assert not one_of(compare.of([one, run(seed=1, cards=1)]), "output_per_s")[0].per_gpu
-    assert not one_of(compare.of([one, run(seed=1, cards=0)]), "output_per_s")[0].per_gpu
+    assert not one_of(compare.of([one, run(seed=1, devices=1)]), "output_per_s")[0].per_gpu
+    assert not one_of(compare.of([one, run(seed=1, devices=0)]), "output_per_s")[0].per_gpu
 
 
 def test_failed_requests_are_a_number_and_a_percentile_that_they_reach_is_no_time() -> None:
@@ -205,8 +205,8 @@ def test_a_recording_without_requests_is_refused() -> None:
         compare.of([run()])
 
 
-def test_two_cards_differ_by_more_than_the_noise_within_a_run() -> None:
-    """The overload of an H200, twice, on two cards: 1.5 % in speed and 8 % in power, with the same preemptions."""
+def test_two_devices_differ_by_more_than_the_noise_within_a_run() -> None:
+    """The overload of an H200, twice, on two GPUs: 1.5 % in speed and 8 % in power, with the same preemptions."""
     found = compare.of([of_recording("overload"), of_recording("overload_loaded")])
     assert one_of(found, "output_per_s")[1].ratio == pytest.approx(-0.0154, abs=0.0005)
     assert one_of(found, "output_per_s")[1].verdict == "worse"

@@ -48,7 +48,7 @@ def test_findings_are_few_and_each_has_its_evidence(name: str) -> None:
 def test_without_requests_nothing_is_found() -> None:
     log, server = Log(), Server()
     for at in range(5):
-        log.page(float(at), server)
+        log.scrape(float(at), server)
     report = of_session(log.session(), "idle")
     assert findings(report) == ()
     assert steps(report) == ()

@@ -9,7 +9,7 @@ from tests.session.made import Log, Server
 from vtop.errors import VtopError
 from vtop.recording import Load, Mark
 from vtop.report.model import of_session
-from vtop.report.phases import STEADY, Pages, Stretch, asked_phases, stretches
+from vtop.report.phases import STEADY, Pages, TimeRange, asked_phases, ranges
 from vtop.session.session import Session
 
 
@@ -21,30 +21,30 @@ def busy(begin: int, end: int, pages: int, marks: dict[float, str] | None = None
         for mark in [mark for mark in waiting if mark <= at]:
             log.add(Mark(text=waiting.pop(mark)), mark)
         server.engine.running = float(begin <= at <= end)
-        log.page(float(at), server)
+        log.scrape(float(at), server)
     return log.session()
 
 
-def spans(found: tuple[Stretch, ...]) -> list[tuple[str, float, float]]:
+def spans(found: tuple[TimeRange, ...]) -> list[tuple[str, float, float]]:
     return [(one.name, one.begin_s, one.end_s) for one in found]
 
 
 def test_without_anything_else_it_is_the_stretch_in_which_requests_ran() -> None:
-    assert spans(stretches(busy(3, 7, 12))) == [("all requests", 2.0, 8.0)]
+    assert spans(ranges(busy(3, 7, 12))) == [("all requests", 2.0, 8.0)]
 
 
 def test_no_request_no_phase() -> None:
-    assert stretches(busy(99, 99, 5)) == ()
+    assert ranges(busy(99, 99, 5)) == ()
 
 
 def test_marks_cut_it() -> None:
-    found = stretches(busy(3, 12, 20, {5.0: "small", 9.0: "large", 18.0: "over"}))
+    found = ranges(busy(3, 12, 20, {5.0: "small", 9.0: "large", 18.0: "over"}))
     assert spans(found) == [("before the first mark", 2.0, 5.0), ("small", 5.0, 9.0), ("large", 9.0, 13.0)]
 
 
 def test_what_is_asked_for_comes_before_everything_else() -> None:
     asked = asked_phases("0:04-0:06,late=7-8s")
-    assert spans(stretches(busy(3, 7, 12, {5.0: "mark"}), asked)) == [("0:04–0:06", 4.0, 6.0), ("late", 7.0, 8.0)]
+    assert spans(ranges(busy(3, 7, 12, {5.0: "mark"}), asked)) == [("0:04–0:06", 4.0, 6.0), ("late", 7.0, 8.0)]
 
 
 @pytest.mark.parametrize("text", ["", "0:30", "0:30-", "x-y", "=1-2", "2:00-1:00", "1-1", "0:30-1:00,"])
@@ -55,7 +55,7 @@ def test_a_phase_that_is_none_is_said(text: str) -> None:
 
 def test_a_phase_beyond_the_end_is_said() -> None:
     with pytest.raises(VtopError, match="the recording ends at 0:11"):
-        stretches(busy(3, 7, 12), asked_phases("0:05-1:00"))
+        ranges(busy(3, 7, 12), asked_phases("0:05-1:00"))
 
 
 def test_a_load_is_a_phase_from_the_end_of_its_warm_up_to_its_end() -> None:
@@ -65,8 +65,8 @@ def test_a_load_is_a_phase_from_the_end_of_its_warm_up_to_its_end() -> None:
         for state, instant in (("begin", 1), ("steady", 4), ("end", 9)):
             if at == instant:
                 log.add(Load(**{**{n: getattr(begin, n) for n in begin.__struct_fields__}, "state": state}), at - 0.5)
-        log.page(float(at), server)
-    (found,) = stretches(log.session())
+        log.scrape(float(at), server)
+    (found,) = ranges(log.session())
     assert (found.name, found.begin_s, found.end_s, found.load) == ("c=2 warmup=2", 3.5, 8.5, 0)
 
 
@@ -87,7 +87,7 @@ def test_a_stretch_without_two_pages_has_no_numbers() -> None:
 
 
 def test_the_steady_part_is_the_middle_of_a_phase() -> None:
-    begin_s, end_s = Stretch("x", "asked", 10.0, 20.0).steady
+    begin_s, end_s = TimeRange("x", "asked", 10.0, 20.0).steady
     assert begin_s == pytest.approx(12.0)
     assert end_s - begin_s == pytest.approx(STEADY * 10.0)
 

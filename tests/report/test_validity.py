@@ -23,7 +23,7 @@ def served(log: Log, server: Server, at: int) -> None:
     server.engine.running = 2.0
     server.engine.finish()
     server.engine.count(generation_tokens=20, prompt_tokens=100)
-    log.page(float(at), server)
+    log.scrape(float(at), server)
 
 
 def quiet(pages: int = 20) -> Log:
@@ -76,11 +76,11 @@ def test_prompts_in_the_prefix_cache_are_said() -> None:
     )
 
 
-def test_too_few_requests_and_too_few_pages_are_said() -> None:
+def test_too_few_requests_and_too_few_scrapes_are_said() -> None:
     found, sentence = state(of_session(quiet(8).session(), "x"), "too few samples")
     assert found == "doubt"
     assert "p99 needs 459" in sentence
-    assert "Pages in the steady part" in sentence
+    assert "Scrapes in the steady part" in sentence
 
 
 def test_requests_of_others_are_foreign_traffic() -> None:
@@ -101,7 +101,7 @@ def test_pages_that_come_late_are_clock_trouble() -> None:
     log, server = Log(), Server()
     for at in range(20):
         server.engine.running = 1.0
-        log.page(at + 0.3 * (at % 2), server)
+        log.scrape(at + 0.3 * (at % 2), server)
     found, sentence = state(of_session(log.session(), "x"), "clock trouble")
     assert found == "doubt"
     assert "300 ms off the asked-for 1.00 s" in sentence

@@ -192,12 +192,12 @@ def test_what_cannot_be_drawn_is_said() -> None:
     assert "Queue against prefill: it takes two or more loads" in written
 
 
-@pytest.mark.parametrize("pages", [2, 3, 12])
-def test_a_recording_of_a_few_pages_has_figures_too(tmp_path: Path, pages: int) -> None:
+@pytest.mark.parametrize("few", [2, 3, 12])
+def test_a_recording_of_a_few_scrapes_has_figures_too(tmp_path: Path, few: int) -> None:
     whole = gzip.decompress(path_of("overload_loaded").read_bytes()).splitlines(keepends=True)
     scrapes = [at for at, line in enumerate(whole) if b'"type":"scrape"' in line]
     cut = tmp_path / "cut.jsonl"
-    cut.write_bytes(b"".join(whole[: scrapes[pages] + 1]))
+    cut.write_bytes(b"".join(whole[: scrapes[few] + 1]))
     drawn = html(document([made(cut)]))
     assert "<svg" in drawn
     assert "NaN" not in drawn

@@ -1,4 +1,4 @@
-"""Small recordings made by hand: pretended servers, their pages folded as a live scrape folds them."""
+"""Small recordings made by hand: pretended servers, their scrapes folded as a live scrape folds them."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Server:
         self.pool_tokens: int | None = None  # of each engine, in blocks of 16
         self.started_s = started_s
         self.engines = {name: Engine() for name in engines}
-        self.without: set[str] = set()  # families that the page lacks
+        self.without: set[str] = set()  # families that the scrape lacks
 
     @property
     def engine(self) -> Engine:
@@ -109,7 +109,7 @@ class Server:
         self.started_s += 500.0
         self.engines = {name: Engine() for name in names}
 
-    def page(self, extra: str = "") -> str:
+    def exposition(self, extra: str = "") -> str:
         lines = []
 
         def family(name: str, kind: str, samples: Mapping[str, float]) -> None:
@@ -177,10 +177,10 @@ class Log:
         self._t = max(self._t, t)
         self.events.append(decode(encode(msgspec.structs.replace(event, t=self._t))))
 
-    def page(
+    def scrape(
         self, at_s: float, text: str | Server, *, server: int = 0, took_s: float = 0.01, health: int | None = 200
     ) -> None:
-        text = text.page() if isinstance(text, Server) else text
+        text = text.exposition() if isinstance(text, Server) else text
         folder = self.folders[server]
         scrape = folder.scrape(text, server=server, at_s=at_s, took_s=took_s, bytes=len(text), health=health)
         self.add(scrape, at_s + took_s)
@@ -222,5 +222,5 @@ def read(path: Path) -> tuple[Start, list[AnyEvent]]:
     return recording.start, events
 
 
-def card(index: int = 0, *, power_w: float | None = 500.0, serving: bool | None = None) -> GpuReading:
+def device(index: int = 0, *, power_w: float | None = 500.0, serving: bool | None = None) -> GpuReading:
     return GpuReading(index=index, uuid=f"GPU-{index}", power_w=power_w, sm_mhz=1980.0, serving=serving)

@@ -51,11 +51,11 @@ class Job:
 
 @dataclass
 class Scheduler:
-    """One engine and its pages in a log."""
+    """One engine and its scrapes in a log."""
 
     engine: Engine
     blocks: int = 128
-    seats: int = 16
+    max_num_seqs: int = 16
     budget: int = 512
     lag: bool = True
     price: Cost = COST
@@ -86,7 +86,7 @@ class Scheduler:
                 ran.append((job, tokens))
                 job.computed += tokens
                 budget -= tokens
-        while self.waiting and not thrown and len(self.running) < self.seats and budget:
+        while self.waiting and not thrown and len(self.running) < self.max_num_seqs and budget:
             job = self.waiting[0]
             tokens = min(job.length, budget)
             if not self._fits(job, tokens):
@@ -169,11 +169,11 @@ def _blocks(tokens: int) -> int:
 
 @dataclass
 class Served:
-    """A log, the engine that knows the truth, and how much it had run again by each page."""
+    """A log, the engine that knows the truth, and how much it had run again by each scrape."""
 
     log: Log
     scheduler: Scheduler
-    truth: list[int] = field(default_factory=list)  # recomputed tokens, by page
+    truth: list[int] = field(default_factory=list)  # recomputed tokens, by scrape
 
 
 def serve(
@@ -187,7 +187,7 @@ def serve(
     extra_drafts: int = 0,
     begin_bytes: float = 0.0,
 ) -> Served:
-    """These requests, each batch asked of an idle engine at once; a page a second, two idle ones after each batch."""
+    """These requests, each batch asked of an idle engine at once; a scrape a second, two idle ones after each batch."""
     server, log = Server(), Log()
     engine = server.engine
     engine.count(estimated_write_bytes_per_gpu=begin_bytes)
@@ -205,19 +205,19 @@ def serve(
     known = dict(shape) if shape is not None else None
     log.add(Identity(server=0, version="0.32.0", max_model_len=4096, shape=known), 0.0)
 
-    def page() -> None:
+    def scrape() -> None:
         counts = (("draft", scheduler.drafted), ("accepted", 0)) if extra_drafts else ()
         extra = [f'vllm:spec_decode_num_{name}_tokens_total{{engine="0",model_name="m"}} {n}\n' for name, n in counts]
-        log.page(float(len(served.truth)), server.page("".join(extra)))
+        log.scrape(float(len(served.truth)), server.exposition("".join(extra)))
         served.truth.append(scheduler.recomputed)
 
-    page()
+    scrape()
     for batch in batches:
         scheduler.ask(*batch)
         scheduler.at_s = max(scheduler.at_s, len(served.truth) - 1.0)
         while scheduler.busy:
             while scheduler.busy and scheduler.at_s < len(served.truth):
                 scheduler.step()
-            page()
-        page()
+            scrape()
+        scrape()
     return served

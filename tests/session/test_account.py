@@ -18,7 +18,7 @@ from vtop.session.frame.kv import KvAccount
 from vtop.session.kv.occupancy import Lengths, _growth, _waste
 from vtop.session.session import Session
 
-SWEEP = {1: 0.0, 2: 0.0, 4: -0.2, 8: -0.2, 16: -0.6}  # in flight: points that the highest page lies from the expected
+SWEEP = {1: 0.0, 2: 0.0, 4: -0.2, 8: -0.2, 16: -0.6}  # in flight: points that the highest scrape lies from the expected
 POOL = 86_896
 
 
@@ -37,7 +37,7 @@ def test_the_account_of_a_sweep_is_right_to_a_point(in_flight: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "in_flight", "highest"), [("sweep_c32", 32, 0.426), ("sweep_c64", 64, 0.886)])
-def test_waves_that_a_page_a_second_misses_leave_the_measured_peak_below(
+def test_waves_that_a_scrape_a_second_misses_leave_the_measured_peak_below(
     name: str, in_flight: int, highest: float
 ) -> None:
     found = whole(recorded(name)).nominal
@@ -55,7 +55,7 @@ def test_the_latest_phase_of_a_sweep_fills_the_pool_as_its_spec_says() -> None:
         assert found.nominal is not None
         assert found.nominal.concurrency == phase.begin.concurrency
         assert found.nominal.peak_ratio == pytest.approx((phase.begin.concurrency or 0) * 1280 / POOL)
-        missed = 0.035 if phase.begin.concurrency == 32 else 0.0  # its waves last two pages
+        missed = 0.035 if phase.begin.concurrency == 32 else 0.0  # its waves last two scrapes
         assert found.nominal.peak_error_ratio == pytest.approx(-missed, abs=0.005)
 
 
@@ -73,7 +73,7 @@ def test_the_overload_asks_six_times_the_pool_and_eleven_reside(name: str) -> No
 
 
 def test_while_the_overload_fills_the_pool_it_says_when_it_is_full() -> None:
-    """From 92.0 to 98.5 % on pages 11 to 14, 2.16 points a second; on page 15 a request has been preempted."""
+    """From 92.0 to 98.5 % on scrapes 11 to 14, 2.16 points a second; on scrape 15 a request has been preempted."""
     session = recorded("overload")
     found = session.frame(session.servers[0].t[14]).account
     assert found.growth_tokens_per_s == pytest.approx(0.0216 * POOL, rel=0.03)
@@ -83,14 +83,14 @@ def test_while_the_overload_fills_the_pool_it_says_when_it_is_full() -> None:
 # --- made -------------------------------------------------------------------------------------------------------------
 
 
-def ran(step: Callable[[int, Server], None], *, pages: int = 20, servers: int = 1, engines: str = "0") -> Log:
+def ran(step: Callable[[int, Server], None], *, scrapes: int = 20, servers: int = 1, engines: str = "0") -> Log:
     log = Log(servers)
     made = [Server(engines) for _ in range(servers)]
-    for second in range(pages):
+    for second in range(scrapes):
         for number, server in enumerate(made):
             server.pool_tokens = 16_000
             step(second, server)
-            log.page(float(second), server, server=number)
+            log.scrape(float(second), server, server=number)
     return log
 
 
@@ -172,8 +172,8 @@ def test_growth_is_that_since_the_last_fall_and_says_when_the_pool_is_full() -> 
         steady(second, server)
         server.engine.kv = 0.50 + 0.02 * (second % 8)
 
-    log = ran(sawtooth, pages=24)
-    found = log.frame(21.1).account  # 0.50 on page 16, 0.60 on page 21
+    log = ran(sawtooth, scrapes=24)
+    found = log.frame(21.1).account  # 0.50 on scrape 16, 0.60 on scrape 21
     assert found.growth_tokens_per_s == pytest.approx(0.02 * 16_000)
     assert found.full_in_s == pytest.approx((1 - 0.60) / 0.02)
 
@@ -182,7 +182,7 @@ def test_what_does_not_grow_is_never_full() -> None:
     found = ran(steady).frame().account
     assert (found.growth_tokens_per_s, found.full_in_s) == (0, None)
     assert _growth([0.0, 1.0, 2.0], [0.5, 0.4, 0.3]) == 0
-    assert _growth([0.0, 1.0], [0.5, 0.6]) is None  # two pages tell nothing
+    assert _growth([0.0, 1.0], [0.5, 0.6]) is None  # two scrapes tell nothing
     assert _growth([0.0, 1.0, 2.0], [math.nan] * 3) is None
 
 
@@ -207,7 +207,7 @@ def loaded(*, foreign: int = 0, output: tuple[int, int] = (50, 50)) -> Log:
     )
     for second in range(20):
         server.engine.running, server.engine.kv = 10.0, 0.08
-        log.page(float(second), server)
+        log.scrape(float(second), server)
         if second == 0:
             log.add(begin, 0.1)
             continue
@@ -236,7 +236,7 @@ def test_with_other_traffic_or_other_lengths_the_finished_requests_are_asked() -
 
 
 def test_the_account_of_a_phase_knows_nothing_of_the_one_before() -> None:
-    """In the sweep's second phase 64 are in flight, where 16 were: at its first pages as at its last."""
+    """In the sweep's second phase 64 are in flight, where 16 were: at its first scrapes as at its last."""
     session = recorded("repeat_first")
     begin_s = session.load.phases[1].begin.t
     server = session.servers[0]
@@ -246,8 +246,8 @@ def test_the_account_of_a_phase_knows_nothing_of_the_one_before() -> None:
         assert running is not None
         own = [
             count
-            for page in range(server.visible(at_s))
-            if server.at_s[page] >= begin_s and (count := running.at(page))
+            for scrape in range(server.visible(at_s))
+            if server.at_s[scrape] >= begin_s and (count := running.at(scrape))
         ]
         assert found.measured_residents == (median(own) if own else None), at_s
         assert found.nominal is not None
@@ -264,7 +264,7 @@ def test_a_load_changed_by_hand_is_accounted_since_then() -> None:
         more = 4 if second >= 12 else 1
         server.engine.running, server.engine.kv = 10.0 * more, 0.08 * more
         server.engine.finish(prompt=100, output=50)
-        log.page(second + 0.1, server)
+        log.scrape(second + 0.1, server)
         log.add(Request(id=second, phase=0, sent_s=second, first_s=second + 0.05, end_s=second + 0.08), second + 0.2)
         if second == 11:
             log.add(msgspec.structs.replace(asked, state="change", concurrency=40), 11.5)
@@ -276,7 +276,7 @@ def test_a_load_changed_by_hand_is_accounted_since_then() -> None:
 
 
 def test_who_only_watches_holds_no_peak_of_four_times_the_load_against_the_median() -> None:
-    """The same sweep seen by one who did not put it on: 16 run on most pages of the window, 64 on its last."""
+    """The same sweep seen by one who did not put it on: 16 run on most scrapes of the window, 64 on its last."""
     (path,) = [path for path in RECORDINGS if path.name.startswith("repeat_first.")]
     start, events = read(path)
     session = fold(start, [event for event in events if not isinstance(event, Load | Request)])
@@ -298,9 +298,9 @@ def test_a_load_of_another_s_that_comes_and_goes_by_chance_is_one_load() -> None
         steady(second, server)
         server.engine.running, server.engine.waiting = 20 + noise.gauss(0, math.sqrt(20)), 0.0
 
-    found = ran(arrives, pages=120).frame().account
+    found = ran(arrives, scrapes=120).frame().account
     assert found.nominal is not None
-    assert found.nominal.concurrency == pytest.approx(20, abs=0.7)  # the median of all pages: 20 ± 0.5
+    assert found.nominal.concurrency == pytest.approx(20, abs=0.7)  # the median of all scrapes: 20 ± 0.5
 
 
 def test_a_load_of_another_s_that_drains_stays_one_load() -> None:

@@ -59,9 +59,9 @@ def test_a_curve_begins_at_the_least_ends_at_the_greatest_and_counts_the_failed(
 def test_sampling_counts_intervals_and_leaves_gaps_out() -> None:
     log, server = Log(), Server()
     for at_s in (0.0, 1.0, 2.01, 3.0, 9.0, 10.0):
-        log.page(at_s, server)
+        log.scrape(at_s, server)
     (found,) = sampling(log.session().servers, 0.0, 10.0)
-    assert (found.pages, found.seconds) == (6, 10.0)
+    assert (found.scrapes, found.seconds) == (6, 10.0)
     assert found.apart_p50_s == pytest.approx(1.0)
     assert found.error_p99_s == pytest.approx(0.01)
     assert (found.gaps, found.gap_s) == (((3.0, 9.0),), 6.0)
@@ -69,11 +69,11 @@ def test_sampling_counts_intervals_and_leaves_gaps_out() -> None:
 
 def test_the_share_in_buckets_is_known_at_their_bounds() -> None:
     log, server = Log(), Server()
-    log.page(0.0, server)
+    log.scrape(0.0, server)
     server.engine.observe(time_to_first=0.05, inter_token=0.5)
     server.engine.observe(time_to_first=0.05)
     server.engine.observe(time_to_first=20.0)
-    log.page(1.0, server)
+    log.scrape(1.0, server)
     found = {one.name: one for one in of_window(window(log.session().servers, 1.1, 10.0))}
     assert (found["TTFT"].n, found["TTFT"].whose) == (3, "buckets")
     assert found["TTFT"].points == ((0.01, 0.0), (0.1, 2 / 3), (1.0, 2 / 3), (10.0, 2 / 3))

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from tests.session.made import SIGNED, Log, Server, card
+from tests.session.made import SIGNED, Log, Server, device
 from tests.session.test_replay import stories
 from vtop.session.frame.frame import Frame, View
 
@@ -64,15 +64,15 @@ def test_one_engine_s_restart_in_mid_window_is_in_no_sum() -> None:
     log, steady, dies = Log(2), Server("01"), Server("01")
     for second in range(61):
         work(steady, second)
-        log.page(float(second), steady)
+        log.scrape(float(second), steady)
         if 25 <= second < 33:
             log.outage(float(second), server=1)
         else:
             if second == 33:
                 dies.restart()
             work(dies, second)
-            log.page(float(second), dies, server=1)
-        log.gpu(float(second), msgspec.structs.replace(card(power_w=500.0), energy_j=500.0 * second))
+            log.scrape(float(second), dies, server=1)
+        log.gpu(float(second), msgspec.structs.replace(device(power_w=500.0), energy_j=500.0 * second))
     frame = log.frame()
     check(frame)
     assert frame.queueing.running is not None
@@ -99,7 +99,7 @@ def test_a_frozen_server_grows_nothing_and_finishes_nothing() -> None:
     for second in range(40):
         if second == 0:
             work(server, second)
-        log.page(float(second), server)
+        log.scrape(float(second), server)
     frame = log.frame()
     check(frame)
     assert frame.status.kind == "frozen"
@@ -110,7 +110,8 @@ def test_a_frozen_server_grows_nothing_and_finishes_nothing() -> None:
 
 
 def test_a_frontend_that_stalls_shows_its_stall_as_frontend_alone() -> None:
-    """For 10 s no page comes and the server goes on; then one page tells of all that finished meanwhile, 8 s late."""
+    """For 10 s no scrape comes and the server goes on; then one scrape tells of all that finished meanwhile, 8 s
+    late."""
     log, server = Log(), Server()
     for second in range(40):
         stalled = 20 <= second < 30
@@ -120,7 +121,7 @@ def test_a_frontend_that_stalls_shows_its_stall_as_frontend_alone() -> None:
             server.engine.observe(time_to_first=0.2)
             server.engine.finish(queue=0.1, prefill=0.1, decode=7.9, frontend=8.0 if stalled else 0.01)
         if not stalled:
-            log.page(float(second), server)
+            log.scrape(float(second), server)
         elif second == 21:
             log.outage(20.0, "timeout")
     frame = log.frame()
@@ -142,8 +143,8 @@ def test_a_series_that_is_missing_leaves_open_what_is_made_of_it(missing: str) -
     server.without = {f"vllm:{missing}", missing}
     for second in range(40):
         work(server, second)
-        log.page(float(second), server)
-        log.gpu(float(second), card(power_w=400.0))
+        log.scrape(float(second), server)
+        log.gpu(float(second), device(power_w=400.0))
     frame = log.frame()
     check(frame)
     expected = {

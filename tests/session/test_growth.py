@@ -78,7 +78,7 @@ def test_a_sweep_of_an_h200_in_rows() -> None:
     ms = [tuple(round((s or 0.0) * 1000, 1) for s in (row.queue_s, row.prefill_s, row.frontend_s, row.network_s))
           for row in found.phases]  # fmt: skip
     assert [row.concurrency for row in found.phases] == [1, 2, 4, 8, 16, 32, 64]
-    assert [row.finished for row in found.phases] == [128] * 6 + [192]  # the last page is from before the last end
+    assert [row.finished for row in found.phases] == [128] * 6 + [192]  # the last scrape is from before the last end
     assert ms == [
         (0.0, 28.7, 2.6, 3.6),
         (0.0, 36.0, 13.1, 3.0),
@@ -152,26 +152,26 @@ def ran(*phases: tuple[Load, float], seconds: int = 10) -> Log:
     """One phase after another, each with its queue time; forty requests finish a second. 1 s of warm-up waits 9 s."""
     log, server = Log(), Server()
     at_s = 0.0
-    log.page(at_s, server)
+    log.scrape(at_s, server)
     for begin, queue_s in phases:
         log.add(begin, at_s + 0.1)
         for second in range(seconds):
             at_s += 1.0
             for _ in range(40):
                 server.engine.finish(queue=queue_s if second else 9.0, prefill=0.1)
-            log.page(at_s, server)
+            log.scrape(at_s, server)
             if second == 0:
                 log.add(phase(begin.phase, "steady"), at_s - 0.1)
         log.add(phase(begin.phase, "end"), at_s + 0.05)
         at_s += 1.0
-        log.page(at_s, server)
+        log.scrape(at_s, server)
     return log
 
 
 def test_the_warm_up_is_in_no_row() -> None:
     found = ran((phase(0, "begin"), 0.02)).frame().growth
     assert found.phases[0].queue_s == pytest.approx(0.02)
-    assert found.phases[0].finished == 8 * 40  # from the first page on that knows of the end of the warm-up
+    assert found.phases[0].finished == 8 * 40  # from the first scrape on that knows of the end of the warm-up
 
 
 def test_phases_that_are_not_alike_are_not_compared() -> None:

@@ -1,4 +1,4 @@
-"""The table of true values of one afternoon on an H200, made again by vtop from pages, readings and stamps.
+"""The table of true values of one afternoon on an H200, made again by vtop from scrapes, readings and stamps.
 
 The client's stamps of those runs were not vtop's; here they become the requests of a load, as vtop would have
 recorded them. The table's tokens per second are over the client's whole run, its start included; its TTFT is the
@@ -89,7 +89,7 @@ def test_the_table_is_made_again(name: str, frames: dict[str, Frame]) -> None:
     assert frame.requests.running.high == running
     assert frame.kv.used.high == pytest.approx(used, abs=5e-4)  # as it is printed
     assert frame.preemption.count.since_start == preempted
-    assert frame.gpus.cards[0].power.median == pytest.approx(power_w, rel=0.01)
+    assert frame.gpus.devices[0].power.median == pytest.approx(power_w, rel=0.01)
 
 
 @pytest.mark.parametrize("name", STAMPS)

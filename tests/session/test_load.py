@@ -222,15 +222,15 @@ def test_hits_in_the_prefix_cache_during_the_phase_are_said() -> None:
     server, folder = Server(), Folder()
     session = Session(START)
 
-    def page(at_s: float) -> None:
-        scraped = folder.scrape(server.page(), server=0, at_s=at_s, took_s=0.01, bytes=1, health=200)
+    def index(at_s: float) -> None:
+        scraped = folder.scrape(server.exposition(), server=0, at_s=at_s, took_s=0.01, bytes=1, health=200)
         session.apply(msgspec.structs.replace(scraped, t=at_s + 0.01))
 
-    page(0.0)
+    index(0.0)
     session.apply(load(0.5, "begin"))
-    page(1.0)
+    index(1.0)
     server.engine.count(prefix_cache_hits=64)
-    page(2.0)
+    index(2.0)
     assert session.frame(1.5).load.prefix_hit_tokens == 0  # type: ignore[union-attr]
     assert session.frame(2.5).load.prefix_hit_tokens == 64  # type: ignore[union-attr]
 
@@ -278,7 +278,7 @@ def test_before_a_request_is_done_nobody_knows_how_long_they_take() -> None:
 def test_a_phase_that_ended_in_failures_says_how_many_and_why() -> None:
     """The engine was killed under 44 requests; each stream ended with an error in it."""
     session = recorded("killed")
-    said = [one.text for one in session.happenings(1e9) if one.kind == "phase" and "ended" in one.text]
+    said = [one.text for one in session.event_log(1e9) if one.kind == "phase" and "ended" in one.text]
     assert said == ["phase 1 ended: done", "phase 2 ended: done · 44 of 91 failed"]
     found = session.frame(100.0).load
     assert found is not None

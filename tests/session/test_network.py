@@ -23,11 +23,11 @@ def ended(id: int, end_s: float, *, ttft_s: float = 0.35, phase: int = 0, **rest
     return Request(id=id, phase=phase, **{**times, **rest})  # type: ignore[arg-type]
 
 
-def ran(own: Iterable[Request], *, foreign: int = 0, counted: int | None = None, pages: int = 12) -> Log:
-    """Pages from 0 s on; the server counts each own request at the page after its end, and so many others."""
+def ran(own: Iterable[Request], *, foreign: int = 0, counted: int | None = None, scrapes: int = 12) -> Log:
+    """Scrapes from 0 s on; the server counts each own request at the scrape after its end, and so many others."""
     log, server, left = Log(), Server(), sorted(own, key=lambda one: one.end_s or 0.0)
     log.add(BEGIN, 0.001)
-    for second in range(pages):
+    for second in range(scrapes):
         for _ in range(foreign if second else 0):
             server.engine.finish(queue=9.0)
         while left and (left[0].end_s or 0.0) <= second:
@@ -35,7 +35,7 @@ def ran(own: Iterable[Request], *, foreign: int = 0, counted: int | None = None,
             if one.error is None and (counted is None or one.id < counted):
                 server.engine.finish(queue=0.2, prefill=0.1, frontend=0.01)
             log.add(one, (one.end_s or 0.0) + 0.002)
-        log.page(float(second), server)
+        log.scrape(float(second), server)
     return log
 
 
@@ -58,7 +58,7 @@ def test_network_is_what_the_client_saw_more_than_the_server() -> None:
 
 def test_without_a_load_of_its_own_there_is_no_such_part() -> None:
     log = Log()
-    log.page(0.0, Server())
+    log.scrape(0.0, Server())
     assert log.frame().own_ttft is None
 
 
@@ -84,8 +84,8 @@ def test_a_client_that_is_behind_the_server_is_not_believed() -> None:
 
 
 @pytest.mark.parametrize("late_s", [-0.002, 0.004, 0.3])
-def test_an_end_near_a_page_belongs_where_the_server_counted_it(late_s: float) -> None:
-    """A wave of eight slow ones ends around page 5: the server has counted them, the client may see it later."""
+def test_an_end_near_a_scrape_belongs_where_the_server_counted_it(late_s: float) -> None:
+    """A wave of eight slow ones ends around scrape 5: the server has counted them, the client may see it later."""
     log, server = Log(), Server()
     log.add(BEGIN, 0.001)
     waves = {k: [ended(10 * k + j, k + (late_s if k == 5 else -0.4), ttft_s=0.35 if k != 5 else 0.75) for j in range(8)]
@@ -95,11 +95,11 @@ def test_an_end_near_a_page_belongs_where_the_server_counted_it(late_s: float) -
             server.engine.finish(queue=0.2 if second != 5 else 0.6, prefill=0.1, frontend=0.01)
             if second != 5:
                 log.add(wave, (wave.end_s or 0.0) + 0.001)
-        log.page(float(second), server)
+        log.scrape(float(second), server)
         if second == 5:
             for wave in waves[5]:
                 log.add(wave, 5 + max(late_s, 0.011) + 0.001)
-    for window_s in (6.0, 7.0, 300.0):  # begins with page 5, with page 4, before all
+    for window_s in (6.0, 7.0, 300.0):  # begins with scrape 5, with scrape 4, before all
         found = own(log, window_s)
         assert found.n == 8 * {6.0: 6, 7.0: 7, 300.0: 11}[window_s]
         assert found.foreign == 0
@@ -108,11 +108,11 @@ def test_an_end_near_a_page_belongs_where_the_server_counted_it(late_s: float) -
 
 def test_the_trial_before_the_phases_is_one_of_vtop_s_own() -> None:
     log, server = Log(), Server()
-    log.page(0.0, server)
+    log.scrape(0.0, server)
     log.add(ended(0, 0.4, phase=-1), 0.41)
     log.add(BEGIN, 0.5)
     server.engine.finish(queue=0.2, prefill=0.1, frontend=0.01)
-    log.page(1.0, server)
+    log.scrape(1.0, server)
     found = own(log)
     assert (found.n, found.foreign) == (1, 0)
 
@@ -139,7 +139,7 @@ def test_a_load_on_one_of_two_servers_is_about_that_one() -> None:
     both.events = log.events
     for second in range(12):
         other.engine.finish(queue=5.0)
-        both.page(float(second), other, server=1)
+        both.scrape(float(second), other, server=1)
     both.events.sort(key=lambda event: event.t)
     found = own(both)
     assert (found.n, found.foreign) == (20, 0)
@@ -155,7 +155,7 @@ def test_a_restart_in_mid_window_sums_nothing_wrongly() -> None:
         if second:
             server.engine.finish(queue=0.2, prefill=0.1, frontend=0.01)
             log.add(ended(second, second - 0.4), second - 0.39)
-        log.page(float(second), server)
+        log.scrape(float(second), server)
     found = own(log)
     assert (found.n, found.foreign) == (11, 0)
     assert found.network_s == pytest.approx(0.35 - SERVER_S)
@@ -176,6 +176,6 @@ def test_in_no_window_of_a_real_session_is_a_request_foreign_or_missing(name: st
     session = recorded(name)
     for t in session.servers[0].t[1:]:
         now_s = t + 0.02
-        pages = window(session.servers, now_s, window_s)
-        found = own_ttft(pages, session.servers, session.load.answered, now_s)
-        assert found is None or found.n == pages.observed(Quantity.E2E), now_s
+        scrapes = window(session.servers, now_s, window_s)
+        found = own_ttft(scrapes, session.servers, session.load.answered, now_s)
+        assert found is None or found.n == scrapes.observed(Quantity.E2E), now_s

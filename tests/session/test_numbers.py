@@ -23,7 +23,7 @@ def _parts(hint: object) -> list[type]:
 
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: f"{number.panel} {number.name}")
 def test_every_number_stands_in_the_frame(number: Number) -> None:
-    # cards are the one list inside a part: their numbers are named without it
+    # GPUs are the one list inside a part: their numbers are named without it
     inside: list[type] = [Frame]
     for name in number.field.split("."):
         hints = [typing.get_type_hints(kind) for kind in inside]

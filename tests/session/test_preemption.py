@@ -17,7 +17,7 @@ WHOLE = View(window_s=100_000.0)
 
 
 class Overload:
-    """Pages of a full server, one a second; each method is what the gauges show on the next page."""
+    """Scrapes of a full server, one a second; each method is what the gauges show on the next scrape."""
 
     def __init__(self) -> None:
         self.log, self.server = Log(), Server()
@@ -25,11 +25,11 @@ class Overload:
         self.server.pool_tokens = 1600
         self.engine.running, self.engine.waiting, self.engine.kv = 10.0, 5.0, 0.97
         self.second = -1
-        self.page()
+        self.scrape()
 
-    def page(self) -> None:
+    def scrape(self) -> None:
         self.second += 1
-        self.log.page(float(self.second), self.server)
+        self.log.scrape(float(self.second), self.server)
 
     def thrown_out(self, *, many: int = 1, counted: int = 0, finished: int = 0, freed: float = 0.0625) -> None:
         self.engine.running -= many + finished
@@ -38,7 +38,7 @@ class Overload:
         for _ in range(finished):
             self.engine.finish()
         self.engine.count(num_preemptions=counted)
-        self.page()
+        self.scrape()
 
     def refilled(self, *, many: int = 1, counted: int = 0, finished: int = 0) -> None:
         self.engine.running += many
@@ -47,19 +47,19 @@ class Overload:
         for _ in range(finished):
             self.engine.finish()
         self.engine.count(num_preemptions=counted)
-        self.page()
+        self.scrape()
 
-    def stair(self, at_s: float | None = None) -> Staircase:
+    def detector(self, at_s: float | None = None) -> Staircase:
         return self.log.frame(self.second + 0.5 if at_s is None else at_s, WHOLE).staircase
 
 
 def test_overload_s_37_preemptions_each_have_their_instant() -> None:
     session = recorded("overload")
-    stair = session.frame(session.end_s).staircase
-    assert sum(event.count for event in stair.events) == 37
-    assert stair.unconfirmed == 0
-    assert [event.dated_by for event in stair.events].count("gauges") == 33
-    first = stair.events[0]
+    detector = session.frame(session.end_s).staircase
+    assert sum(event.count for event in detector.events) == 37
+    assert detector.unconfirmed == 0
+    assert [event.dated_by for event in detector.events].count("gauges") == 33
+    first = detector.events[0]
     assert (first.running_before, first.running_after, first.waiting_before, first.waiting_after) == (14, 13, 50, 51)
     assert first.kv_before_ratio == pytest.approx(0.9923, abs=1e-4)
     assert first.kv_after_ratio == pytest.approx(0.9438, abs=1e-4)
@@ -68,24 +68,24 @@ def test_overload_s_37_preemptions_each_have_their_instant() -> None:
 
 def test_overload_is_a_steady_cycle() -> None:
     session = recorded("overload")
-    stair = session.frame(session.end_s).staircase
-    assert stair.steady
-    assert stair.cycle == (
+    detector = session.frame(session.end_s).staircase
+    assert detector.steady
+    assert detector.cycle == (
         "admit, fill, preempt, refill: every 4.4 s ± 1.9, at KV 98.8 %, 7,013 tokens freed each time"
     )
-    assert stair.interval_mean_s == pytest.approx((162.0 - 5.0) / 36, abs=0.01)
-    assert stair.per_minute == pytest.approx(13.7, abs=0.05)
-    assert stair.straightness is not None
-    assert stair.straightness > 0.99
-    assert stair.trigger_low_ratio is not None
-    assert stair.trigger_mean_ratio is not None
-    assert 0.92 < stair.trigger_low_ratio < stair.trigger_mean_ratio < 1
+    assert detector.interval_mean_s == pytest.approx((162.0 - 5.0) / 36, abs=0.01)
+    assert detector.per_minute == pytest.approx(13.7, abs=0.05)
+    assert detector.straightness is not None
+    assert detector.straightness > 0.99
+    assert detector.trigger_low_ratio is not None
+    assert detector.trigger_mean_ratio is not None
+    assert 0.92 < detector.trigger_low_ratio < detector.trigger_mean_ratio < 1
 
 
 def test_overload_s_happenings_are_its_events() -> None:
     session = recorded("overload")
     frame = session.frame(session.end_s)
-    told = [one for one in frame.happenings if one.kind == "preemption"]
+    told = [one for one in frame.event_log if one.kind == "preemption"]
     assert [one.at_s for one in told] == [event.at_s for event in frame.staircase.events]
     assert told[1].text == "preempted 1, KV 99.2 % → 93.7 %, running 13 → 12, 6,683 tokens freed"
 
@@ -93,27 +93,27 @@ def test_overload_s_happenings_are_its_events() -> None:
 def test_a_preemption_is_dated_by_the_gauges_though_the_counter_comes_late() -> None:
     overload = Overload()
     overload.thrown_out()
-    assert overload.stair().events == ()
-    assert overload.stair().unconfirmed == 1
+    assert overload.detector().events == ()
+    assert overload.detector().unconfirmed == 1
     for _ in range(3):
-        overload.page()
+        overload.scrape()
     overload.refilled(counted=1, finished=1)
-    (event,) = overload.stair().events
+    (event,) = overload.detector().events
     assert (event.at_s, event.dated_by, event.count) == (1.0, "gauges", 1)
     assert event.freed_tokens == pytest.approx(100)
-    assert overload.stair().unconfirmed == 0
-    told = [one for one in overload.log.frame().happenings if one.kind == "preemption"]
+    assert overload.detector().unconfirmed == 0
+    told = [one for one in overload.log.frame().event_log if one.kind == "preemption"]
     assert [one.at_s for one in told] == [1.0]
 
 
 def test_what_was_not_known_yet_is_not_shown_before_it_was() -> None:
     overload = Overload()
     overload.thrown_out()
-    overload.page()
+    overload.scrape()
     overload.refilled(counted=1)
-    assert overload.stair(at_s=2.5).events == ()
-    assert overload.stair(at_s=2.5).unconfirmed == 1
-    assert len(overload.stair(at_s=3.5).events) == 1
+    assert overload.detector(at_s=2.5).events == ()
+    assert overload.detector(at_s=2.5).unconfirmed == 1
+    assert len(overload.detector(at_s=3.5).events) == 1
 
 
 def test_the_counter_is_matched_to_the_oldest_sign_first() -> None:
@@ -122,75 +122,75 @@ def test_the_counter_is_matched_to_the_oldest_sign_first() -> None:
     overload.refilled(many=0)
     overload.thrown_out()
     overload.refilled(counted=1)
-    assert [event.at_s for event in overload.stair().events] == [1.0]
+    assert [event.at_s for event in overload.detector().events] == [1.0]
     overload.refilled(counted=1)
-    assert [event.at_s for event in overload.stair().events] == [1.0, 3.0]
+    assert [event.at_s for event in overload.detector().events] == [1.0, 3.0]
 
 
-def test_several_between_two_pages_are_one_event() -> None:
+def test_several_between_two_scrapes_are_one_event() -> None:
     overload = Overload()
     overload.thrown_out(many=3, counted=3, freed=0.1875)
-    (event,) = overload.stair().events
+    (event,) = overload.detector().events
     assert event.count == 3
     assert event.freed_tokens == pytest.approx(300)
-    assert overload.stair().freed_mean_tokens == pytest.approx(100)
+    assert overload.detector().freed_mean_tokens == pytest.approx(100)
 
 
 def test_an_event_that_the_counter_tells_in_two_parts_stays_one_event() -> None:
     overload = Overload()
     overload.thrown_out(many=2, freed=0.125)
     overload.refilled(counted=1)
-    assert [event.count for event in overload.stair().events] == [1]
+    assert [event.count for event in overload.detector().events] == [1]
     overload.refilled(counted=1)
-    assert [event.count for event in overload.stair().events] == [2]
-    assert [event.count for event in overload.stair(at_s=2.5).events] == [1]
-    told = [one.text.partition(",")[0] for one in overload.log.frame().happenings if one.kind == "preemption"]
+    assert [event.count for event in overload.detector().events] == [2]
+    assert [event.count for event in overload.detector(at_s=2.5).events] == [1]
+    told = [one.text.partition(",")[0] for one in overload.log.frame().event_log if one.kind == "preemption"]
     assert told == ["preempted 1", "preempted 1"]
 
 
 def test_a_rise_without_a_sign_is_dated_by_itself() -> None:
     overload = Overload()
-    overload.page()
+    overload.scrape()
     overload.refilled(many=0, counted=2)
-    (event,) = overload.stair().events
+    (event,) = overload.detector().events
     assert (event.at_s, event.dated_by, event.count) == (2.0, "counter", 2)
     assert event.freed_tokens is None
-    assert overload.stair().trigger_mean_ratio is None
+    assert overload.detector().trigger_mean_ratio is None
 
 
 def test_requests_that_finish_are_no_preemption() -> None:
     overload = Overload()
     overload.thrown_out(many=0, finished=2)
     overload.engine.waiting += 1  # and one arrived
-    overload.page()
-    assert overload.stair().unconfirmed == 0
+    overload.scrape()
+    assert overload.detector().unconfirmed == 0
 
 
 def test_running_that_falls_with_room_in_the_pool_is_no_preemption() -> None:
     overload = Overload()
     overload.engine.kv = 0.5
-    overload.page()
+    overload.scrape()
     overload.thrown_out()
-    assert overload.stair().unconfirmed == 0
+    assert overload.detector().unconfirmed == 0
 
 
 def test_a_sign_that_nothing_confirms_is_dropped_once_all_who_ran_then_have_finished() -> None:
     overload = Overload()
     overload.thrown_out()  # in truth a client hung up, and another request came
     for left in range(9, -1, -1):
-        assert overload.stair().unconfirmed == 1, left
+        assert overload.detector().unconfirmed == 1, left
         overload.refilled(many=0, finished=1)
-    assert overload.stair().unconfirmed == 0
+    assert overload.detector().unconfirmed == 0
     overload.refilled(many=0, counted=1)
-    assert [event.at_s for event in overload.stair().events] == [overload.second]
+    assert [event.at_s for event in overload.detector().events] == [overload.second]
 
 
 def test_an_engine_without_requests_leaves_nothing_unconfirmed() -> None:
     overload = Overload()
     overload.thrown_out()
     overload.engine.running = overload.engine.waiting = overload.engine.kv = 0.0
-    overload.page()
-    assert overload.stair().unconfirmed == 0
+    overload.scrape()
+    assert overload.detector().unconfirmed == 0
 
 
 def test_a_restart_leaves_nothing_unconfirmed_and_makes_no_event() -> None:
@@ -199,9 +199,9 @@ def test_a_restart_leaves_nothing_unconfirmed_and_makes_no_event() -> None:
     overload.refilled()
     overload.thrown_out()
     overload.server.restart()
-    overload.page()
-    assert overload.stair().unconfirmed == 0
-    assert [event.at_s for event in overload.stair().events] == [1.0]
+    overload.scrape()
+    assert overload.detector().unconfirmed == 0
+    assert [event.at_s for event in overload.detector().events] == [1.0]
 
 
 def test_engines_are_looked_at_one_by_one() -> None:
@@ -210,11 +210,11 @@ def test_engines_are_looked_at_one_by_one() -> None:
     one, other = server.engines["0"], server.engines["1"]
     for engine in (one, other):
         engine.running, engine.waiting, engine.kv = 10.0, 5.0, 0.98
-    log.page(0, server)
+    log.scrape(0, server)
     one.running, one.waiting, one.kv = 9.0, 6.0, 0.92
     one.count(num_preemptions=1)
     other.running, other.waiting = 11.0, 4.0  # the sums stand still
-    log.page(1, server)
+    log.scrape(1, server)
     (event,) = log.frame().staircase.events
     assert (event.dated_by, event.running_before, event.running_after) == ("gauges", 10, 9)
     assert event.freed_tokens == pytest.approx(0.06 * 1600)
@@ -225,20 +225,20 @@ def test_events_that_come_by_chance_are_no_cycle() -> None:
     for _ in range(20):
         overload.thrown_out(counted=1)
         for _ in range(int(chance.expovariate(1 / 8))):
-            overload.page()
+            overload.scrape()
         overload.refilled()
-    stair = overload.stair()
-    assert len(stair.events) == 20
-    assert not stair.steady
-    assert stair.cycle is None
+    detector = overload.detector()
+    assert len(detector.events) == 20
+    assert not detector.steady
+    assert detector.cycle is None
 
 
-def test_one_on_every_page_is_how_often_vtop_looks_and_no_cycle() -> None:
+def test_one_on_every_scrape_is_how_often_vtop_looks_and_no_cycle() -> None:
     overload = Overload()
     for _ in range(10):
         overload.thrown_out(counted=1)
         overload.engine.running, overload.engine.waiting, overload.engine.kv = 10.0, 5.0, 0.97
-    assert not overload.stair().steady
+    assert not overload.detector().steady
 
 
 def test_a_regular_one_is_a_cycle() -> None:
@@ -246,31 +246,31 @@ def test_a_regular_one_is_a_cycle() -> None:
     for _ in range(8):
         overload.thrown_out(counted=1)
         for _ in range(4):
-            overload.page()
+            overload.scrape()
         overload.refilled()
-    assert overload.stair().cycle == (
+    assert overload.detector().cycle == (
         "admit, fill, preempt, refill: every 6.0 s ± 0.0, at KV 97.0 %, 100 tokens freed each time"
     )
 
 
 def test_thrashing_and_preemptions_of_a_request_are_those_of_the_finished() -> None:
     log, server = Log(), Server()
-    log.page(0, server)
+    log.scrape(0, server)
     for preemptions in (0, 0, 1, 7, 12):
         server.engine.finish(preemptions=preemptions)
-    log.page(1, server.page('vllm:num_preemptions_by_reason_total{engine="0",reason="kv_cache"} 20\n'))
-    stair = log.frame().staircase
-    assert (stair.per_request, stair.thrashing) == (4.0, 2)
-    assert stair.by_reason == (("kv_cache", 20.0),)
+    log.scrape(1, server.exposition('vllm:num_preemptions_by_reason_total{engine="0",reason="kv_cache"} 20\n'))
+    detector = log.frame().staircase
+    assert (detector.per_request, detector.thrashing) == (4.0, 2)
+    assert detector.by_reason == (("kv_cache", 20.0),)
 
 
 def test_of_a_server_that_does_not_export_them_nothing_is_said() -> None:
     log, server = Log(), Server()
     server.without = {"vllm:request_num_preemptions", "vllm:num_preemptions_total"}
-    log.page(0, server)
-    log.page(1, server)
-    stair = log.frame().staircase
-    assert (stair.per_request, stair.thrashing, stair.by_reason, stair.events) == (None, None, (), ())
+    log.scrape(0, server)
+    log.scrape(1, server)
+    detector = log.frame().staircase
+    assert (detector.per_request, detector.thrashing, detector.by_reason, detector.events) == (None, None, (), ())
 
 
 @settings(max_examples=10, deadline=None, derandomize=True)
@@ -279,8 +279,8 @@ def test_events_add_up_to_the_counter_at_every_moment(seed: int, lag: bool, bloc
     chosen = random.Random(seed)
     served = serve([Job(chosen.randint(50, 200), chosen.randint(80, 300)) for _ in range(20)], lag=lag, blocks=blocks)
     session = served.log.session()
-    for page in range(len(served.truth)):
-        frame = session.frame(page + 0.5, WHOLE)
+    for scrape in range(len(served.truth)):
+        frame = session.frame(scrape + 0.5, WHOLE)
         told = sum(event.count for event in frame.staircase.events)
         assert told == frame.preemption.count.since_start
     assert told == served.scheduler.preempted

@@ -20,7 +20,7 @@ def at_work(log: Log, server: Server, second: int, *, waiting: float, first_toke
     server.engine.count(generation_tokens=10)
     for _ in range(first_tokens):
         server.engine.observe(time_to_first=1.0)
-    log.page(float(second), server)
+    log.scrape(float(second), server)
 
 
 BEGIN = Load(phase=0, state="begin", spec="c=64", shape="closed", concurrency=64)
@@ -93,11 +93,11 @@ def test_of_two_servers_the_one_that_answers_has_a_queue() -> None:
         one.engine.running, one.engine.waiting = 4.0, 6.0
         one.engine.count(generation_tokens=10)
         one.engine.observe(time_to_first=1.0)
-        log.page(float(second), one)
+        log.scrape(float(second), one)
         if second < 20:
             other.engine.running, other.engine.waiting = 4.0, 90.0
             other.engine.count(generation_tokens=10)
-            log.page(float(second), other, server=1)
+            log.scrape(float(second), other, server=1)
         else:
             log.outage(float(second), server=1)
     frame = log.frame()

@@ -17,14 +17,14 @@ from vtop.session.session import Session
 Step = Callable[[int, Server], None]
 
 
-def ran(step: Step, *, pages: int = 60, servers: int = 1, skip: Sequence[int] = ()) -> Log:
+def ran(step: Step, *, scrapes: int = 60, servers: int = 1, skip: Sequence[int] = ()) -> Log:
     log = Log(servers)
     made = [Server() for _ in range(servers)]
-    for second in range(pages):
+    for second in range(scrapes):
         for number, server in enumerate(made):
             step(second, server)
             if second not in skip:
-                log.page(float(second), server, server=number)
+                log.scrape(float(second), server, server=number)
     return log
 
 
@@ -119,10 +119,10 @@ def test_a_server_that_fell_silent_is_not_in_the_law() -> None:
     alive, dead = Server(), Server()
     for second in range(60):
         steady(second, alive)
-        log.page(float(second), alive)
+        log.scrape(float(second), alive)
         if second < 30:
             steady(second, dead)
-            log.page(float(second), dead, server=1)
+            log.scrape(float(second), dead, server=1)
     found = log.frame().queueing.running
     assert found is not None
     assert found.present == 10
@@ -193,13 +193,13 @@ def test_a_window_that_is_over_keeps_the_trend_it_had() -> None:
     assert session.frame(session.end_s, View(window_s=3600.0, whole=True)).queueing.trend == "draining"
 
 
-def test_a_few_pages_tell_no_trend() -> None:
-    found = queueing(waits(float), pages=8)
+def test_a_few_scrapes_tell_no_trend() -> None:
+    found = queueing(waits(float), scrapes=8)
     assert (found.trend, found.slope_per_s, found.p_value) == (None, None, None)
 
 
 def test_the_trend_begins_after_the_latest_gap() -> None:
-    log = ran(waits(lambda second: 5.0 * second if second < 30 else 40.0), skip=range(30, 40), pages=70)
+    log = ran(waits(lambda second: 5.0 * second if second < 30 else 40.0), skip=range(30, 40), scrapes=70)
     assert log.frame().queueing.trend == "steady"
 
 
@@ -238,9 +238,9 @@ def test_growth_by_four_deviations_is_seen_through_noise(phi: float, detected: i
 
 def test_ties_are_counted_as_ties() -> None:
     """Of 12 values in four steps of three, S = 54 of 66; its variance without ties would be 212.7, with them 198."""
-    stairs = [float(k // 3) for k in range(12)]
-    assert sen(stairs) == pytest.approx(1 / 3, abs=0.04)
-    assert trend(stairs).p_value <= math.erfc(53 / math.sqrt(2 * 198))
+    detectors = [float(k // 3) for k in range(12)]
+    assert sen(detectors) == pytest.approx(1 / 3, abs=0.04)
+    assert trend(detectors).p_value <= math.erfc(53 / math.sqrt(2 * 198))
     assert trend([1.0] * 12).p_value == 1.0
 
 

@@ -1,4 +1,4 @@
-"""The numbers of two afternoons on an H200, and of vLLM's own pages."""
+"""The numbers of two afternoons on an H200, and of vLLM's own scrapes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vtop.metrics.vllm import Quantity
 from vtop.session.frame.frame import Frame, View
 from vtop.session.session import Session
 
-PAGES = Path(__file__).parent.parent / "pages"
+SCRAPES = Path(__file__).parent.parent / "scrapes"
 
 
 def recorded(name: str) -> Session:
@@ -34,12 +34,12 @@ def whole(session: Session) -> Frame:
 
 
 def while_requests_ran(session: Session) -> Frame:
-    """The window from the first page with a request on it to the last."""
+    """The window from the first scrape with a request on it to the last."""
     server = session.servers[0]
     running = server.total(Quantity.RUNNING)
     assert running is not None
-    pages = [page for page in range(len(server.t)) if running.at(page)]
-    first, last = pages[0], pages[-1]
+    scrapes = [scrape for scrape in range(len(server.t)) if running.at(scrape)]
+    first, last = scrapes[0], scrapes[-1]
     return session.frame(server.t[last], View(window_s=server.at_s[last] - server.at_s[first], columns=44))
 
 
@@ -65,7 +65,7 @@ def test_overload_s_steps_are_made_of_what_was_generated_and_the_rest(overload: 
 
 
 def test_overload_tells_of_each_preemption_once(overload: Session) -> None:
-    told = [one.text for one in whole(overload).happenings if one.kind == "preemption"]
+    told = [one.text for one in whole(overload).event_log if one.kind == "preemption"]
     counts = [int(text.partition("preempted ")[2].partition(",")[0]) for text in told]
     assert sum(counts) == 37
     steps = [step for step in whole(overload).charts.preempted if step is not None]
@@ -122,13 +122,13 @@ def test_rates_over_columns_add_up_to_the_counter_s_growth(overload: Session, co
         assert drawn == pytest.approx(grown, rel=1e-6)
 
 
-# --- vLLM's own pages ----------------------------------------------------------------------------------------------
+# --- vLLM's own scrapes ----------------------------------------------------------------------------------------------
 
 
 def seen(*names: str, seconds: float = 5.0) -> Frame:
     log = Log(interval_s=seconds)
     for number, name in enumerate(names):
-        log.page(number * seconds, (PAGES / f"{name}.txt").read_text(encoding="utf-8"))
+        log.scrape(number * seconds, (SCRAPES / f"{name}.txt").read_text(encoding="utf-8"))
     return log.frame()
 
 
@@ -155,9 +155,9 @@ def test_two_api_servers_are_one_server_with_one_engine() -> None:
     assert frame.ttft.finished == frame.requests.finished.in_window == 24
 
 
-@pytest.mark.parametrize("page", ["06_disable_log_stats", "06_disable_log_stats_idle"])
-def test_a_server_without_stats_is_blind_and_nothing_is_zero(page: str) -> None:
-    frame = seen(page, page)
+@pytest.mark.parametrize("scrape", ["06_disable_log_stats", "06_disable_log_stats_idle"])
+def test_a_server_without_stats_is_blind_and_nothing_is_zero(scrape: str) -> None:
+    frame = seen(scrape, scrape)
     assert frame.status.kind == "blind"
     assert "--disable-log-stats" in frame.status.sentence
     assert frame.requests.running.now is None
@@ -177,6 +177,6 @@ def test_forty_requests_with_56_preemptions_close_to_the_millisecond() -> None:
     assert (frame.prompt_tokens.in_window, frame.generation_tokens.in_window) == (4000, 16000)
 
 
-def test_a_page_with_nans_folds() -> None:
+def test_a_scrape_with_nans_folds() -> None:
     frame = seen("04_devmode_apikey_nans", "04_devmode_apikey_nans")
     assert frame.status.kind in ("idle", "busy")

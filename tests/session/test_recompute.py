@@ -120,12 +120,12 @@ def test_in_mid_run_it_is_off_by_no_more_than_it_says(seed: int, lag: bool) -> N
     jobs = [Job(120, chosen.randint(80, 300)) for _ in range(24)]
     served = serve(jobs, blocks=100, budget=128, lag=lag)
     session = served.log.session()
-    for page, truth in enumerate(served.truth):
-        recompute = found(session, page + 0.5)
+    for scrape, truth in enumerate(served.truth):
+        recompute = found(session, scrape + 0.5)
         assert recompute.since_start is not None
         if lag and not recompute.since_start and truth:
             continue  # nobody has told of a preemption yet
-        assert abs(recompute.since_start - truth) <= recompute.unsettled_tokens, page
+        assert abs(recompute.since_start - truth) <= recompute.unsettled_tokens, scrape
 
 
 @settings(max_examples=8, deadline=None, derandomize=True)
@@ -188,8 +188,8 @@ def test_without_the_flag_and_without_a_preemption_nothing_was_recomputed() -> N
 
 def test_an_idle_server_says_nothing_of_flags() -> None:
     log, server = Log(), Server()
-    log.page(0, server)
-    log.page(1, server)
+    log.scrape(0, server)
+    log.scrape(1, server)
     recompute = found(log.session())
     assert (recompute.tokens, recompute.method, recompute.missing_flag) == (0, None, None)
 
@@ -197,9 +197,9 @@ def test_an_idle_server_says_nothing_of_flags() -> None:
 def test_prompts_that_were_aborted_are_no_recompute_while_nobody_was_preempted() -> None:
     log, server = Log(), Server()
     log.add(Identity(server=0, shape=SHAPE), 0.0)
-    log.page(0, server)
+    log.scrape(0, server)
     server.engine.count(estimated_write_bytes_per_gpu=5000 * COST.token_bytes)
-    log.page(1, server)
+    log.scrape(1, server)
     recompute = found(log.session())
     assert (recompute.executed_tokens, recompute.least_tokens, recompute.tokens) == (5000, 0, 0)
 
@@ -219,13 +219,13 @@ def test_a_restart_in_mid_window_adds_up_and_is_never_negative() -> None:
         server.engine.observe(time_to_first=0.1)
         server.engine.count(estimated_write_bytes_per_gpu=COST.token_bytes * (tokens + again) + COST.row_bytes)
 
-    log.page(0, server)
+    log.scrape(0, server)
     work(1000, 300)
-    log.page(1, server)
+    log.scrape(1, server)
     server.restart()
-    log.page(2, server)
+    log.scrape(2, server)
     work(500, 70)
-    log.page(3, server)
+    log.scrape(3, server)
     session = log.session()
     assert [found(session, second + 0.5).since_start for second in range(4)] == [0, 300, 300, 370]
     assert found(session).executed_tokens == 1870
@@ -239,11 +239,11 @@ def test_two_servers_of_different_models_add_up() -> None:
     for number, (price, shape) in enumerate(((COST, SHAPE), (small, {**SHAPE, "num_hidden_layers": 2}))):
         server = Server()
         log.add(Identity(server=number, shape=shape), 0.0)
-        log.page(0, server, server=number)
+        log.scrape(0, server, server=number)
         server.engine.count(prompt_tokens=1000, generation_tokens=1, num_preemptions=1)
         server.engine.observe(time_to_first=0.1)
         server.engine.count(estimated_write_bytes_per_gpu=price.token_bytes * (1000 + 50) + price.row_bytes)
-        log.page(1, server, server=number)
+        log.scrape(1, server, server=number)
     recompute = found(log.session())
     assert recompute.since_start == 100
     assert recompute.token_bytes is None
@@ -252,12 +252,12 @@ def test_two_servers_of_different_models_add_up() -> None:
 def test_two_engines_of_one_server_add_up() -> None:
     log, server = Log(), Server(["0", "1"])
     log.add(Identity(server=0, shape=SHAPE), 0.0)
-    log.page(0, server)
+    log.scrape(0, server)
     for again, engine in zip((40, 60), server.engines.values(), strict=True):
         engine.count(prompt_tokens=1000, generation_tokens=1, num_preemptions=1)
         engine.observe(time_to_first=0.1)
         engine.count(estimated_write_bytes_per_gpu=COST.token_bytes * (1000 + again) + COST.row_bytes)
-    log.page(1, server)
+    log.scrape(1, server)
     assert found(log.session()).since_start == 100
 
 

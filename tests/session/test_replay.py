@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.session.made import Log, Server, card, fold, read
+from tests.session.made import Log, Server, device, fold, read
 from tests.session.scheduler import SHAPE
 from tests.shipped_kinds import KINDS
 from vtop.recording import AnyEvent, End, Event, Identity, LiveRecording, Load, Mark, Note, Request, Start
@@ -84,7 +84,7 @@ def test_asking_again_or_in_any_order_changes_nothing() -> None:
 
 # what may happen in a session, one step a second or so
 STEPS = st.one_of(
-    st.sampled_from(["page", "work", "work", "finish", "preempt", "throw out", "decode", "decode", "drain"]),
+    st.sampled_from(["scrape", "work", "work", "finish", "preempt", "throw out", "decode", "decode", "drain"]),
     st.sampled_from(["restart", "outage", "pause", "late", "blind", "sick", "mark", "note", "identity", "gpu"]),
     st.sampled_from(
         ["gpu", "gpu comes", "gpu goes", "engine comes", "engine goes", "lack", "old names", "nan", "junk"]
@@ -140,7 +140,7 @@ def stories(draw: st.DrawFn) -> Log:
     count = draw(st.integers(1, 3))
     log = Log(count)
     servers = [Server() for _ in range(count)]
-    cards, at_s, own = [card()], 0.0, OwnLoad()
+    devices, at_s, own = [device()], 0.0, OwnLoad()
     for server in servers:
         server.pool_tokens = draw(st.sampled_from([None, 1600, 3200]))
     if draw(st.booleans()):
@@ -185,9 +185,9 @@ def stories(draw: st.DrawFn) -> Log:
                 at_s += 4.0 * size
             case "gpu" | "gpu comes" | "gpu goes":
                 if step == "gpu comes":
-                    cards.append(card(len(cards), serving=size > 3))
-                elif step == "gpu goes" and cards:
-                    cards.pop(size % len(cards))
+                    devices.append(device(len(devices), serving=size > 3))
+                elif step == "gpu goes" and devices:
+                    devices.pop(size % len(devices))
                 watts, joules = 100.0 * size or None, 200.0 * at_s if size != 4 else None
                 words = ("power cap",) if size > 3 else ()
                 log.gpu(
@@ -196,7 +196,7 @@ def stories(draw: st.DrawFn) -> Log:
                         msgspec.structs.replace(
                             one, power_w=watts, power_limit_w=400.0, energy_j=joules, throttle=words
                         )
-                        for one in cards
+                        for one in devices
                     ],
                 )
                 continue
@@ -234,7 +234,7 @@ def stories(draw: st.DrawFn) -> Log:
                 log.add(Identity(server=number, version=f"0.{size}", max_model_len=100 + size, shape=shape), at_s)
                 continue
             case "blind":
-                log.page(at_s, "process_start_time_seconds 5\n", server=number)
+                log.scrape(at_s, "process_start_time_seconds 5\n", server=number)
                 continue
             case "sick":
                 health = 503
@@ -242,7 +242,7 @@ def stories(draw: st.DrawFn) -> Log:
                 extra = "mssql 7710-3\n"
             case "late":
                 took_s = 0.4 * size
-        log.page(at_s, server.page(extra), server=number, took_s=took_s, health=health)
+        log.scrape(at_s, server.exposition(extra), server=number, took_s=took_s, health=health)
         at_s = round(at_s + took_s, 3)
     log.add(Mark(text="end"), at_s)
     return log

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.session.made import Log, Server, card, fold, recorded
+from tests.session.made import Log, Server, device, fold, recorded
 from vtop.cli.simulate import simulate
 from vtop.recording import Gpu, GpuReading, Identity, decode, encode
 from vtop.recording.cut import cut
@@ -30,8 +30,8 @@ def known(frame: Frame) -> StartedWith:
     return server.started
 
 
-def limits(who: Identity, memory_gib: int | None = 140, card: str = "NVIDIA H200") -> tuple[int | None, int | None]:
-    found = started_with(who, card, memory_gib * GIB if memory_gib is not None else None)
+def limits(who: Identity, memory_gib: int | None = 140, device: str = "NVIDIA H200") -> tuple[int | None, int | None]:
+    found = started_with(who, device, memory_gib * GIB if memory_gib is not None else None)
     assert found is not None
     return found.max_num_seqs, found.max_num_batched_tokens
 
@@ -41,9 +41,9 @@ def limits(who: Identity, memory_gib: int | None = 140, card: str = "NVIDIA H200
 
 def test_flags_on_record_are_in_the_frame_from_the_instant_they_were_told() -> None:
     log, server = Log(), Server()
-    log.page(0.0, server)
+    log.scrape(0.0, server)
     log.add(identity(max_num_seqs=7, max_num_batched_tokens=512), 0.1)
-    log.page(1.0, server)
+    log.scrape(1.0, server)
     assert log.frame(0.05).servers[0].started is None
     found = known(log.frame())
     assert (found.max_num_seqs, found.max_num_batched_tokens, found.defaults) == (7, 512, ())
@@ -52,7 +52,7 @@ def test_flags_on_record_are_in_the_frame_from_the_instant_they_were_told() -> N
 
 def test_a_recording_without_flags_says_that_they_are_not_known() -> None:
     log, server = Log(), Server()
-    log.page(0.0, server)
+    log.scrape(0.0, server)
     log.add(Identity(server=0, version="0.26.0"), 0.1)
     assert log.frame().servers[0].started is None
     line = b'{"type":"identity","t":0.1,"server":0,"version":"0.26.0"}'
@@ -60,25 +60,25 @@ def test_a_recording_without_flags_says_that_they_are_not_known() -> None:
     assert b"flags" not in encode(log.events[-1])
 
 
-def test_a_restart_with_other_flags_is_an_event_and_the_seats_before_it_stay_what_they_were() -> None:
+def test_a_restart_with_other_flags_is_an_event_and_the_max_num_seqs_before_it_stay_what_they_were() -> None:
     log, server = Log(), Server()
-    log.page(0.0, server)
+    log.scrape(0.0, server)
     log.add(identity(max_num_seqs=128, enable_prefix_caching=False), 0.1)
-    log.page(1.0, server)
+    log.scrape(1.0, server)
     server.restart()
     log.outage(2.0)
-    log.page(3.0, server)
+    log.scrape(3.0, server)
     log.add(identity(max_num_seqs=10, enforce_eager=True), 3.1)
-    log.page(4.0, server)
+    log.scrape(4.0, server)
     session = log.session()
     assert known(session.frame(1.5)).max_num_seqs == 128
     assert known(session.frame(4.5)).max_num_seqs == 10
-    said = [one.text for one in session.happenings(session.end_s) if one.kind == "flags"]
+    said = [one.text for one in session.event_log(session.end_s) if one.kind == "flags"]
     assert said == ["--max-num-seqs 128 → 10", "new --enforce-eager", "without --no-enable-prefix-caching"]
 
 
 def test_every_flag_that_changed_is_an_event_of_its_own_that_fits_on_a_line() -> None:
-    said = [one.text for one in recorded("killed").happenings(1e9) if one.kind == "flags"]
+    said = [one.text for one in recorded("killed").event_log(1e9) if one.kind == "flags"]
     assert said == ["--max-num-seqs 128 → 48", "new --max-num-batched-tokens 2048"]
 
 
@@ -94,10 +94,10 @@ def test_a_switch_that_changed_says_on_and_off() -> None:
 def test_the_same_flags_after_an_outage_are_no_event() -> None:
     log, server = Log(), Server()
     for at_s in (0.0, 5.0):
-        log.page(at_s, server)
+        log.scrape(at_s, server)
         log.add(identity(max_num_seqs=128), at_s + 0.1)
         log.outage(at_s + 2.0)
-    assert not [one for one in log.session().happenings(100.0) if one.kind == "flags"]
+    assert not [one for one in log.session().event_log(100.0) if one.kind == "flags"]
 
 
 def test_seek_equals_fold_with_flags_that_change() -> None:
@@ -105,7 +105,7 @@ def test_seek_equals_fold_with_flags_that_change() -> None:
     for second in range(12):
         server.engine.running, server.engine.waiting, server.engine.kv = 7, 3, 0.2
         server.engine.count(generation_tokens=10)
-        log.page(float(second), server)
+        log.scrape(float(second), server)
         if second in (0, 4, 8):
             log.add(identity(max_num_seqs=7 + second), second + 0.1)
     whole = log.session()
@@ -116,10 +116,10 @@ def test_seek_equals_fold_with_flags_that_change() -> None:
 
 def test_a_cut_keeps_the_flags_that_were_told_before_it() -> None:
     log, server = Log(), Server()
-    log.page(0.0, server)
+    log.scrape(0.0, server)
     log.add(identity(max_num_seqs=7), 0.1)
     for second in range(1, 8):
-        log.page(float(second), server)
+        log.scrape(float(second), server)
     lines = [decode(encode(event)) for event in cut(log.start, log.events, 4.0, 7.5, "cut")]
     assert known(fold(log.start, lines[1:]).frame(3.0)).max_num_seqs == 7
 
@@ -159,33 +159,33 @@ def test_where_the_rule_is_not_known_neither_is_the_default(who: Identity) -> No
     assert limits(who) == (None, None)
 
 
-def test_without_a_card_of_the_server_there_is_no_default() -> None:
+def test_without_a_device_of_the_server_there_is_no_default() -> None:
     assert limits(identity(), None) == (None, None)
     log, server = Log(), Server()
-    log.page(0.0, server)
+    log.scrape(0.0, server)
     log.add(identity(), 0.1)
     log.gpu(0.2, msgspec.structs.replace(H200, serving=None))
     assert known(log.frame()).max_num_seqs is None
-    log.add(Gpu(at_s=0.3, took_s=0.0, gpus=(H200, card(1))), 0.3)
+    log.add(Gpu(at_s=0.3, took_s=0.0, gpus=(H200, device(1))), 0.3)
     found = known(log.frame())
     assert (found.max_num_seqs, found.max_num_batched_tokens) == (1024, 8192)
     assert found.defaults == ("max-num-seqs", "max-num-batched-tokens")
 
 
-def test_a_process_once_seen_on_a_card_stays_on_it_for_as_long_as_it_lives() -> None:
+def test_a_process_once_seen_on_a_device_stays_on_it_for_as_long_as_it_lives() -> None:
     log, server = Log(), Server()
-    log.page(0.0, server)
+    log.scrape(0.0, server)
     log.add(identity(), 0.1)
     log.gpu(0.2, H200)
     log.gpu(1.0, msgspec.structs.replace(H200, serving=None))
-    log.page(1.0, server)
+    log.scrape(1.0, server)
     assert known(log.frame()).max_num_batched_tokens == 8192
     log.outage(2.0)
     assert known(log.frame()).max_num_batched_tokens == 8192
     server.restart()
-    log.page(3.0, server)
+    log.scrape(3.0, server)
     log.add(identity(), 3.1)
-    assert known(log.frame()).max_num_batched_tokens is None  # another process: nobody has seen it on a card
+    assert known(log.frame()).max_num_batched_tokens is None  # another process: nobody has seen it on a GPU
     log.gpu(4.0, H200)
     assert known(log.frame()).max_num_batched_tokens == 8192
 
@@ -214,36 +214,36 @@ def queued(seats: int | None, running: float, *, engines: tuple[str, ...] = ("0"
             engine.running, engine.waiting, engine.kv = running, 5, 0.2
             engine.count(generation_tokens=10, prompt_tokens=10)
             engine.observe(iteration=8)
-        log.page(float(second), server)
+        log.scrape(float(second), server)
         if not second and seats is not None:
             log.add(identity(max_num_seqs=seats), 0.1)
     return log.frame()
 
 
-def test_seats_on_record_that_are_all_taken_bind() -> None:
+def test_max_num_seqs_on_record_that_are_all_taken_bind() -> None:
     frame = queued(4, 4)
     assert frame.verdict.limit == "max-num-seqs"
-    assert frame.verdict.evidence[0] == "running stands at 4, all the seats there are"
+    assert frame.verdict.evidence[0] == "running stands at 4, the limit of max-num-seqs"
     assert queued(None, 4).verdict.evidence[0] == "running stands at 4"
-    assert queued(4, 4, engines=("0", "1")).verdict.evidence[0] == "running stands at 8, all the seats there are"
+    assert queued(4, 4, engines=("0", "1")).verdict.evidence[0] == "running stands at 8, the limit of max-num-seqs"
 
 
-def test_a_plateau_below_the_seats_on_record_is_none_of_the_seats() -> None:
+def test_a_plateau_below_the_max_num_seqs_on_record_is_none_of_the_max_num_seqs() -> None:
     assert queued(None, 4).verdict.limit == "max-num-seqs"
     frame = queued(64, 4)
     assert frame.pressure is not None
-    assert (frame.pressure.seats, frame.pressure.seats_share) == (64, 0.0)
+    assert (frame.pressure.max_num_seqs, frame.pressure.at_max_num_seqs_share) == (64, 0.0)
     assert frame.verdict.limit != "max-num-seqs"
 
 
-def test_seats_that_changed_within_the_pages_are_not_taken_for_all_of_them() -> None:
+def test_max_num_seqs_that_changed_within_the_scrapes_are_not_taken_for_all_of_them() -> None:
     log, server = Log(), Server()
     server.engine.running, server.engine.waiting = 4, 5
     for second in range(20):
         server.engine.count(generation_tokens=10)
-        log.page(float(second), server)
+        log.scrape(float(second), server)
         if second in (0, 10):
             log.add(identity(max_num_seqs=4 if second else 128), second + 0.1)
     pressure = log.frame().pressure
     assert pressure is not None
-    assert pressure.seats is None
+    assert pressure.max_num_seqs is None

@@ -38,11 +38,11 @@ def test_overload_s_p99_is_no_alarm() -> None:
 
 def of(gaps: int, preemptions: int) -> str | None:
     log, server = Log(), Server()
-    log.page(0, server)
+    log.scrape(0, server)
     server.engine.count(num_preemptions=preemptions)
     for _ in range(gaps):
         server.engine.observe(inter_token=0.02)
-    log.page(1, server)
+    log.scrape(1, server)
     return log.frame().tail.sentence
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from tests.session.made import RECORDINGS, SMALL, Log, Server, card, fold, read
+from tests.session.made import RECORDINGS, SMALL, Log, Server, device, fold, read
 from vtop.recording import Host, Load, Request
 from vtop.session.bottleneck import suggestions
 from vtop.session.bottleneck.verdict import TITLES
@@ -22,13 +22,13 @@ WHOLE = View(window_s=3600.0, columns=10, whole=True)
 Step = Callable[[int, Server], None]
 
 
-def said(step: Step, *, pages: int = 40, extra: str = POOL) -> Verdict:
-    """The verdict after so many seconds in which `step` made each page of a server at work."""
+def said(step: Step, *, scrapes: int = 40, extra: str = POOL) -> Verdict:
+    """The verdict after so many seconds in which `step` made each scrape of a server at work."""
     log, server = Log(), Server()
-    for second in range(pages):
+    for second in range(scrapes):
         server.engine.count(generation_tokens=100)
         step(second, server)
-        log.page(float(second), server.page(extra))
+        log.scrape(float(second), server.exposition(extra))
     return log.frame().verdict
 
 
@@ -40,13 +40,13 @@ def recorded(name: str) -> Session:
 def at_work(session: Session) -> Verdict:
     """Over the stretch in which requests ran."""
     server = session.servers[0]
-    busy = [page for page in range(len(server.t)) if any(_now(session, page))]
+    busy = [scrape for scrape in range(len(server.t)) if any(_now(session, scrape))]
     first, last = busy[0], busy[-1]
     return session.frame(server.t[last], View(server.at_s[last] - server.at_s[first], 10, whole=True)).verdict
 
 
-def _now(session: Session, page: int) -> tuple[float, float]:
-    frame = session.frame(session.servers[0].t[page], View(1.0, 1))
+def _now(session: Session, scrape: int) -> tuple[float, float]:
+    frame = session.frame(session.servers[0].t[scrape], View(1.0, 1))
     return frame.requests.running.now or 0.0, frame.requests.waiting.now or 0.0
 
 
@@ -105,10 +105,10 @@ def test_a_pool_below_full_binds_too_where_the_next_prompt_does_not_fit() -> Non
 
 
 def test_running_that_stands_while_others_wait_says_max_num_seqs() -> None:
-    def seated(_: int, server: Server) -> None:
+    def at_limit(_: int, server: Server) -> None:
         server.engine.running, server.engine.waiting, server.engine.kv = 16, 40, 0.31
 
-    found = said(seated)
+    found = said(at_limit)
     assert found.limit == "max-num-seqs"
     assert found.evidence[:2] == ("running stands at 16", "40 waiting")
     assert found.flag is not None
@@ -116,7 +116,7 @@ def test_running_that_stands_while_others_wait_says_max_num_seqs() -> None:
     assert found.flag != "--max-num-seqs 16"
 
 
-def test_requests_that_wait_beside_free_seats_and_room_say_token_budget() -> None:
+def test_requests_that_wait_beside_free_max_num_seqs_and_room_say_token_budget() -> None:
     def taken_in_slowly(second: int, server: Server) -> None:
         server.engine.running, server.engine.waiting, server.engine.kv = 40 + second % 7, 5, 0.4
         server.engine.count(prompt_tokens=2000)
@@ -131,7 +131,7 @@ def test_a_queue_that_comes_and_goes_binds_nothing() -> None:
 
     found = said(now_and_then)
     assert found.limit == "none"
-    assert "requests wait on 10 % of pages" in found.sentence
+    assert "requests wait on 10 % of scrapes" in found.sentence
 
 
 def test_what_waits_for_an_adapter_is_deferred_and_no_limit() -> None:
@@ -152,17 +152,17 @@ def test_what_waits_for_an_adapter_is_deferred_and_no_limit() -> None:
 
 
 @pytest.mark.parametrize(("local", "limit"), [(True, "power"), (False, "none")])
-def test_a_card_at_its_power_limit_binds_when_nobody_waits(local: bool, limit: str) -> None:
+def test_a_device_at_its_power_limit_binds_when_nobody_waits(local: bool, limit: str) -> None:
     hot = msgspec.structs.replace(
-        card(power_w=698.0), power_limit_w=700.0, sm_max_mhz=1980.0, sm_mhz=1500.0, throttle=("power cap",)
+        device(power_w=698.0), power_limit_w=700.0, sm_max_mhz=1980.0, sm_mhz=1500.0, throttle=("power cap",)
     )
     log, server = Log(), Server()
-    target = msgspec.structs.replace(log.start.servers[0], local=local)  # the cards of another host say nothing
+    target = msgspec.structs.replace(log.start.servers[0], local=local)  # the GPUs of another host say nothing
     log.start = msgspec.structs.replace(log.start, servers=(target,))
     server.engine.running, server.engine.kv = 16, 0.3
     for second in range(40):
         server.engine.count(generation_tokens=100)
-        log.page(float(second), server)
+        log.scrape(float(second), server)
         log.gpu(second + 0.1, hot)
     found = log.frame().verdict
     assert found.limit == limit
@@ -171,12 +171,12 @@ def test_a_card_at_its_power_limit_binds_when_nobody_waits(local: bool, limit: s
 
 
 def test_two_warm_readings_are_no_power_limit() -> None:
-    warm = msgspec.structs.replace(card(power_w=240.0), power_limit_w=700.0, throttle=("power cap",))
+    warm = msgspec.structs.replace(device(power_w=240.0), power_limit_w=700.0, throttle=("power cap",))
     log, server = Log(), Server()
     server.engine.running, server.engine.kv = 4, 0.1
     for second in range(40):
         server.engine.count(generation_tokens=100)
-        log.page(float(second), server)
+        log.scrape(float(second), server)
         log.gpu(second + 0.1, warm)
     assert log.frame().verdict.limit == "none"
 
@@ -189,7 +189,7 @@ def test_an_api_server_at_the_end_of_its_core_says_frontend() -> None:
     for second in range(40):
         server.engine.count(generation_tokens=100)
         busy(second, server)
-        log.page(float(second), server.page(f"process_cpu_seconds_total {0.97 * second}\n"))
+        log.scrape(float(second), server.exposition(f"process_cpu_seconds_total {0.97 * second}\n"))
     found = log.frame().verdict
     assert found.limit == "frontend"
     assert "97 % of a core" in found.sentence
@@ -204,17 +204,17 @@ def under_load(running: int, *, in_flight: int, busy_ratio: float = 0.2, waiting
     for second in range(1, 20):
         server.engine.count(generation_tokens=100)
         server.engine.running, server.engine.waiting = running, waiting
-        log.page(float(second), server.page(POOL))
+        log.scrape(float(second), server.exposition(POOL))
         log.add(Host(at_s=float(second), load_cpu_ratio=busy_ratio, load_lag_max_s=0.001), second + 0.2)
     return log.frame().verdict
 
 
-def test_requests_sent_and_page_after_page_not_in_the_engine_say_frontend() -> None:
+def test_requests_sent_and_scrape_after_scrape_not_in_the_engine_say_frontend() -> None:
     assert under_load(64, in_flight=64).limit == "none"
     found = under_load(20, in_flight=64)
     assert found.limit == "frontend"
     assert "69 % of the requests sent are not in the engine" in found.sentence
-    assert under_load(1, in_flight=6).limit == "none"  # a page is up to a second older than what was sent since
+    assert under_load(1, in_flight=6).limit == "none"  # a scrape is up to a second older than what was sent since
 
 
 def test_a_client_that_runs_late_does_not_hide_what_binds_the_engine() -> None:
@@ -234,10 +234,10 @@ def standing(*, kv_moves: bool) -> Verdict:
     log, server = Log(), Server()
     server.engine.count(generation_tokens=100)
     server.engine.running, server.engine.kv = 1, 0.1
-    log.page(0.0, server)
+    log.scrape(0.0, server)
     for second in range(1, 61):
         server.engine.kv += 0.005 * kv_moves
-        log.page(float(second), server)
+        log.scrape(float(second), server)
     return log.frame().verdict
 
 
@@ -256,11 +256,11 @@ def test_requests_that_run_while_nothing_moves_are_stuck() -> None:
 def test_a_silent_server_and_a_dead_engine_are_stale() -> None:
     log, server = Log(), Server()
     server.engine.running = 4
-    log.page(0.0, server)
-    log.page(1.0, server)
+    log.scrape(0.0, server)
+    log.scrape(1.0, server)
     log.outage(2.0, "timeout")
     assert log.frame(60.0).verdict.limit == "stale"
-    log.page(61.0, server, health=503)
+    log.scrape(61.0, server, health=503)
     found = log.frame().verdict
     assert found.limit == "stale"
     assert "/health says 503" in found.sentence
@@ -276,7 +276,7 @@ def test_an_idle_server_is_idle_whatever_it_did_before() -> None:
     assert session.frame(session.end_s).verdict.limit == "idle"
 
 
-def test_before_the_first_page_there_is_nothing_to_say() -> None:
+def test_before_the_first_scrape_there_is_nothing_to_say() -> None:
     log = Log()
     log.outage(0.5)
     assert log.frame(1.0).verdict.limit == "waiting"
@@ -330,13 +330,13 @@ def test_a_hint_names_another_value_than_the_one_on_record() -> None:
     assert suggestions.other_budget(8192).command == "vllm serve … --max-num-batched-tokens 16384"
 
 
-def test_seats_to_try_are_those_of_one_engine() -> None:
+def test_max_num_seqs_to_try_are_those_of_one_engine() -> None:
     log, server = Log(), Server("01")
     for second in range(40):
         for engine in server.engines.values():
             engine.running, engine.waiting, engine.kv = 16, 40, 0.2
             engine.count(generation_tokens=100)
-        log.page(float(second), server)
+        log.scrape(float(second), server)
     found = log.frame().verdict
     assert (found.evidence[0], found.flag) == ("running stands at 32", "--max-num-seqs 32")
 
@@ -346,7 +346,7 @@ def test_the_server_under_pressure_is_named_where_another_never_answered() -> No
     for second in range(40):
         server.engine.running, server.engine.waiting, server.engine.kv = 16, 40, 0.31
         server.engine.count(generation_tokens=100)
-        log.page(float(second), server, server=1)
+        log.scrape(float(second), server, server=1)
         log.outage(float(second))
     frame = log.frame()
     assert frame.pressure is not None

@@ -32,7 +32,7 @@ def test_overload_spent_its_time_decoding() -> None:
     assert clock.stolen_ratio == pytest.approx(0.155, abs=1e-3)
 
 
-def test_pages_that_only_decode_give_the_step_and_own_load_s_median_gap_is_near_it() -> None:
+def test_scrapes_that_only_decode_give_the_step_and_own_load_s_median_gap_is_near_it() -> None:
     session = recorded("overload_loaded")
     frame = session.frame(session.end_s)
     clock = frame.wallclock
@@ -57,9 +57,9 @@ def test_where_prompts_never_pause_own_load_s_median_gap_is_the_step() -> None:
 def test_parts_add_up_to_every_window(blocks: int) -> None:
     served = serve([Job(100, 200)], [Job(120, 150) for _ in range(16)], blocks=blocks)
     session = served.log.session()
-    for page in range(len(served.truth)):
+    for scrape in range(len(served.truth)):
         for window_s in (3.0, 20.0, 1000.0):
-            frame = session.frame(page + 0.5, View(window_s=window_s))
+            frame = session.frame(scrape + 0.5, View(window_s=window_s))
             if frame.wallclock.decode_s is not None:
                 assert parts(frame.wallclock) == pytest.approx(frame.window_s)
 
@@ -67,7 +67,7 @@ def test_parts_add_up_to_every_window(blocks: int) -> None:
 def test_a_server_that_does_nothing_is_idle() -> None:
     log, server = Log(), Server()
     for second in range(5):
-        log.page(second, server)
+        log.scrape(second, server)
     assert log.frame().wallclock.idle_s == 4.0
 
 
@@ -75,13 +75,13 @@ def decoding(seconds: int = 10, *, steps: int = 50, running: int = 4, engines: i
     log, server = Log(), Server([str(number) for number in range(engines)])
     for engine in server.engines.values():
         engine.running = running
-    log.page(0, server)
+    log.scrape(0, server)
     for second in range(1, seconds + 1):
         for engine in server.engines.values():
             engine.count(generation_tokens=steps * running)
             for _ in range(steps):
                 engine.observe(iteration=running)
-        log.page(second, server)
+        log.scrape(second, server)
     return log.frame()
 
 
@@ -91,30 +91,30 @@ def test_the_time_in_which_a_server_was_down_is_nobody_s_work() -> None:
     server.engine.running = 4
     for at_s in range(1, 11):
         server.engine.count(generation_tokens=400, prompt_tokens=40)
-        log.page(float(at_s), server)
+        log.scrape(float(at_s), server)
     before = log.frame(view=WHOLE)
     for at_s in range(11, 101):
         log.outage(float(at_s))
     server.restart()
     server.engine.running = 0
-    log.page(101.0, server)
+    log.scrape(101.0, server)
     after = log.frame(view=WHOLE)
     assert after.window_s == pytest.approx(100.0)
     assert after.generation_tokens.per_s == before.generation_tokens.per_s == pytest.approx(400)
     assert (after.wallclock.idle_s, before.wallclock.idle_s) == (0.0, 0.0)
-    log.page(102.0, server)
-    log.page(103.0, server)
+    log.scrape(102.0, server)
+    log.scrape(103.0, server)
     assert log.frame(view=WHOLE).wallclock.idle_s == pytest.approx(2.0)
     assert log.frame(view=WHOLE).generation_tokens.per_s == pytest.approx(400 * 9 / 11)
 
 
 def test_an_outage_after_which_the_counters_went_on_is_time_in_which_they_grew() -> None:
     log, server = Log(), Server()
-    log.page(1.0, server)
+    log.scrape(1.0, server)
     for at_s in range(2, 11):
         log.outage(float(at_s))
     server.engine.count(generation_tokens=1000)
-    log.page(11.0, server)
+    log.scrape(11.0, server)
     assert log.frame(view=WHOLE).generation_tokens.per_s == pytest.approx(100)
 
 
@@ -130,13 +130,13 @@ def test_engines_step_side_by_side() -> None:
     assert clock.step_s == pytest.approx(0.02)
 
 
-def test_requests_that_came_and_went_between_two_pages_were_no_idle_time() -> None:
+def test_requests_that_came_and_went_between_two_scrapes_were_no_idle_time() -> None:
     log, server = Log(), Server()
-    log.page(0, server)
+    log.scrape(0, server)
     server.engine.count(prompt_tokens=100, generation_tokens=1)
     server.engine.observe(time_to_first=0.1, iteration=101)
-    log.page(1, server)
-    log.page(2, server)
+    log.scrape(1, server)
+    log.scrape(2, server)
     assert log.frame(view=WHOLE).wallclock.idle_s == 1.0
 
 

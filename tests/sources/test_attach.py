@@ -45,11 +45,11 @@ def test_a_session_tells_of_the_machine_until_it_ends(monkeypatch: pytest.Monkey
     assert isinstance(end, End)
 
 
-def test_whoever_answers_anew_has_its_cards_looked_up_anew() -> None:
+def test_whoever_answers_anew_has_its_devices_looked_up_anew() -> None:
     asked = []
     attachment = Attachment([Target(url="http://localhost:1")], [Access()])
-    assert attachment.cards is not None
-    attachment.cards.look_again = lambda: asked.append(1)  # type: ignore[method-assign]
+    assert attachment.gpus is not None
+    attachment.gpus.look_again = lambda: asked.append(1)  # type: ignore[method-assign]
     source = attachment.servers[0]
     source._append(Outage(server=0, at_s=0.0, took_s=0.0, reason="refused"))
     assert not asked

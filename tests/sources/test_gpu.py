@@ -31,7 +31,7 @@ def field(milliwatts: int, code: int = 0) -> Any:
 
 
 def h200(uuid: str, **changed: Any) -> dict[str, Any]:
-    """What one card answers, by function name."""
+    """What one GPU answers, by function name."""
     answers = {
         "nvmlDeviceGetUUID": uuid,
         "nvmlDeviceGetName": "NVIDIA H200",
@@ -52,15 +52,15 @@ def h200(uuid: str, **changed: Any) -> dict[str, Any]:
 
 
 class StandIn:
-    """pynvml with cards of our making. Knows only names that the real module has; a handle is the card's index."""
+    """pynvml with GPUs of our making. Knows only names that the real module has; a handle is the GPU's index."""
 
     NVMLError = pynvml.NVMLError
 
-    def __init__(self, *cards: dict[str, Any]) -> None:
-        self.cards = list(cards)
+    def __init__(self, *devices: dict[str, Any]) -> None:
+        self.devices = list(devices)
         self.calls: Counter[str] = Counter()
         self.init_code: int | None = None
-        self.all_code: int | None = None  # every call about a card is refused with it
+        self.all_code: int | None = None  # every call about a GPU is refused with it
         self.meanwhile: Callable[[], object] = lambda: None  # what happens during a utilisation call
 
     def nvmlInit(self) -> None:
@@ -72,11 +72,11 @@ class StandIn:
         self.calls["nvmlShutdown"] += 1
 
     def nvmlDeviceGetCount(self) -> int:
-        return len(self.cards)
+        return len(self.devices)
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
         self.calls["nvmlDeviceGetHandleByIndex"] += 1
-        answer = self.cards[index].get("handle", index)
+        answer = self.devices[index].get("handle", index)
         if isinstance(answer, Refused):
             raise pynvml.NVMLError(answer.code)
         return index
@@ -90,8 +90,8 @@ class StandIn:
             self.calls[name] += 1
             if name == "nvmlDeviceGetUtilizationRates":
                 self.meanwhile()
-            card = self.cards[handle]
-            answer = card.get("all", card[name]) if self.all_code is None else Refused(self.all_code)
+            device = self.devices[handle]
+            answer = device.get("all", device[name]) if self.all_code is None else Refused(self.all_code)
             if isinstance(answer, dict):
                 answer = answer[args[0]]
             if isinstance(answer, Refused):
@@ -177,7 +177,7 @@ WHOLE = GpuReading(
 )
 
 
-def test_a_card_is_read_in_watts_joules_bytes_and_ratios() -> None:
+def test_a_device_is_read_in_watts_joules_bytes_and_ratios() -> None:
     assert Bench(StandIn(h200("GPU-a"))).read() == (WHOLE,)
 
 
@@ -209,9 +209,9 @@ def test_a_function_that_pynvml_lacks_is_a_missing_value() -> None:
                 raise AttributeError(name)
             return super().__getattr__(name)
 
-    (card,) = Bench(Old(h200("GPU-a", nvmlDeviceGetCurrentClocksThrottleReasons=0x4))).read()
-    assert (card.power_w, card.power_kind, card.energy_j) == (301.0, None, None)
-    assert card.throttle == ("power cap",)
+    (device,) = Bench(Old(h200("GPU-a", nvmlDeviceGetCurrentClocksThrottleReasons=0x4))).read()
+    assert (device.power_w, device.power_kind, device.energy_j) == (301.0, None, None)
+    assert device.throttle == ("power cap",)
 
 
 @pytest.mark.parametrize(
@@ -231,21 +231,21 @@ def test_power_says_its_kind_and_an_absurd_reading_is_not_used(
     average: Any, instant: Any, plain: Any, told: tuple[float | None, str | None]
 ) -> None:
     answers = {"nvmlDeviceGetFieldValues": [average, instant], "nvmlDeviceGetPowerUsage": plain}
-    (card,) = Bench(StandIn(h200("GPU-a", **answers))).read()
-    assert (card.power_w, card.power_kind) == told
+    (device,) = Bench(StandIn(h200("GPU-a", **answers))).read()
+    assert (device.power_w, device.power_kind) == told
 
 
 def test_a_driver_without_power_fields_gives_power_of_unknown_kind() -> None:
-    (card,) = Bench(StandIn(h200("GPU-a", nvmlDeviceGetFieldValues=Refused(13)))).read()
-    assert (card.power_w, card.power_kind) == (301.0, None)
+    (device,) = Bench(StandIn(h200("GPU-a", nvmlDeviceGetFieldValues=Refused(13)))).read()
+    assert (device.power_w, device.power_kind) == (301.0, None)
 
 
 @pytest.mark.parametrize("info", [Refused(3), SimpleNamespace(used=0, total=0)])
 def test_unified_memory_has_no_size_and_the_rest_is_read(info: Any) -> None:
     answers = {"nvmlDeviceGetMemoryInfo": info, "nvmlDeviceGetEnforcedPowerLimit": Refused(3)}
-    (card,) = Bench(StandIn(h200("GPU-a", **answers))).read()
-    assert (card.mem_used_bytes, card.mem_total_bytes, card.power_limit_w) == (None, None, None)
-    assert (card.power_w, card.temp_c, card.util_ratio) == (300.0, 51, 0.87)
+    (device,) = Bench(StandIn(h200("GPU-a", **answers))).read()
+    assert (device.mem_used_bytes, device.mem_total_bytes, device.power_limit_w) == (None, None, None)
+    assert (device.power_w, device.temp_c, device.util_ratio) == (300.0, 51, 0.87)
 
 
 def test_memory_falls_back_where_the_driver_lacks_the_second_version() -> None:
@@ -255,8 +255,8 @@ def test_memory_falls_back_where_the_driver_lacks_the_second_version() -> None:
                 raise pynvml.NVMLError(25)
             return SimpleNamespace(used=3, total=4)
 
-    (card,) = Bench(Old(h200("GPU-a"))).read()
-    assert (card.mem_used_bytes, card.mem_total_bytes) == (3, 4)
+    (device,) = Bench(Old(h200("GPU-a"))).read()
+    assert (device.mem_used_bytes, device.mem_total_bytes) == (3, 4)
 
 
 @pytest.mark.parametrize(
@@ -271,39 +271,39 @@ def test_memory_falls_back_where_the_driver_lacks_the_second_version() -> None:
     ],
 )
 def test_throttle_reasons_are_words_and_idle_is_none_of_them(bits: int, words: tuple[str, ...]) -> None:
-    (card,) = Bench(StandIn(h200("GPU-a", nvmlDeviceGetCurrentClocksEventReasons=bits))).read()
-    assert card.throttle == words
+    (device,) = Bench(StandIn(h200("GPU-a", nvmlDeviceGetCurrentClocksEventReasons=bits))).read()
+    assert device.throttle == words
 
 
-def test_a_lost_card_keeps_its_row_and_does_not_touch_the_other() -> None:
+def test_a_lost_device_keeps_its_row_and_does_not_touch_the_other() -> None:
     nvml = StandIn(h200("GPU-a"), h200("GPU-b"))
     bench = Bench(nvml)
     before = bench.read()
-    nvml.cards[0]["all"] = Refused(15)
+    nvml.devices[0]["all"] = Refused(15)
     lost, well = bench.read()
     assert (lost.index, lost.uuid, lost.name, lost.lost) == (0, "GPU-a", "NVIDIA H200", "GPU is lost")
     assert (lost.power_w, lost.energy_j, lost.throttle) == (None, None, None)
     assert well == before[1]
-    del nvml.cards[0]["all"]
+    del nvml.devices[0]["all"]
     assert bench.read() == before
     assert nvml.calls["nvmlInit"] == 1
     assert bench.notes == []
 
 
-def test_one_card_answering_unknown_error_is_lost_and_the_driver_is_not() -> None:
+def test_one_device_answering_unknown_error_is_lost_and_the_driver_is_not() -> None:
     nvml = StandIn(h200("GPU-a", all=Refused(999)), h200("GPU-b"))
     lost, well = Bench(nvml).read()
     assert lost.lost == "Unknown Error"
     assert well.lost is None
 
 
-def test_a_card_dead_from_the_start_has_a_row() -> None:
+def test_a_device_dead_from_the_start_has_a_row() -> None:
     dead, well = Bench(StandIn({"handle": Refused(15)}, h200("GPU-b"))).read()
     assert dead == GpuReading(index=0, uuid="unknown-0", lost="GPU is lost")
     assert (well.index, well.uuid, well.lost) == (1, "GPU-b", None)
 
 
-def test_the_only_card_being_lost_is_a_row_not_a_driver_gone() -> None:
+def test_the_only_device_being_lost_is_a_row_not_a_driver_gone() -> None:
     nvml = StandIn(h200("GPU-a"))
     bench = Bench(nvml)
     bench.read()
@@ -416,7 +416,7 @@ def test_the_real_pynvml_without_a_driver_is_a_note(monkeypatch: pytest.MonkeyPa
     assert "libnvidia-ml" in bench.notes[0]
 
 
-def test_a_host_without_cards_is_a_note() -> None:
+def test_a_host_without_devices_is_a_note() -> None:
     bench = Bench(StandIn())
     assert not bench.source.once()
     assert bench.notes == ["NVML sees no GPU on this host"]
@@ -440,30 +440,30 @@ def test_nothing_is_asked_before_the_first_reading() -> None:
     assert bench.events == []
 
 
-def test_cards_stand_in_the_order_of_nvml_whatever_cuda_visible_devices_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_stand_in_the_order_of_nvml_whatever_cuda_visible_devices_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    cards = Bench(StandIn(h200("GPU-b"), h200("GPU-a"))).read()
-    assert [(card.index, card.uuid) for card in cards] == [(0, "GPU-b"), (1, "GPU-a")]
+    devices = Bench(StandIn(h200("GPU-b"), h200("GPU-a"))).read()
+    assert [(device.index, device.uuid) for device in devices] == [(0, "GPU-b"), (1, "GPU-a")]
 
 
-def test_cards_of_the_server_are_marked() -> None:
+def test_devices_of_the_server_are_marked() -> None:
     def used_by(*pids: int) -> dict[str, Any]:
         return {"nvmlDeviceGetComputeRunningProcesses_v3": [SimpleNamespace(pid=pid) for pid in pids]}
 
-    cards = (
+    devices = (
         h200("GPU-a", **used_by(7)),
         h200("GPU-b", **used_by(7, 42)),
         h200("GPU-c", nvmlDeviceGetComputeRunningProcesses_v3=Refused(3)),
     )
-    marks = [card.serving for card in Bench(StandIn(*cards), frozenset({41, 42})).read()]
+    marks = [device.serving for device in Bench(StandIn(*devices), frozenset({41, 42})).read()]
     assert marks == [False, True, None]
 
 
 @pytest.mark.parametrize("pids", [frozenset(), frozenset({42})])
-def test_no_card_is_ruled_out_when_the_server_is_found_on_none(pids: frozenset[int]) -> None:
+def test_no_device_is_ruled_out_when_the_server_is_found_on_none(pids: frozenset[int]) -> None:
     processes = [SimpleNamespace(pid=100_042)]  # the same process by the host's count, seen from a container
-    cards = (h200("GPU-a", nvmlDeviceGetComputeRunningProcesses_v3=processes), h200("GPU-b"))
-    assert [card.serving for card in Bench(StandIn(*cards), pids).read()] == [None, None]
+    devices = (h200("GPU-a", nvmlDeviceGetComputeRunningProcesses_v3=processes), h200("GPU-b"))
+    assert [device.serving for device in Bench(StandIn(*devices), pids).read()] == [None, None]
 
 
 def test_processes_are_not_listed_for_an_unknown_server_and_pids_are_asked_for_every_30_s() -> None:

@@ -225,7 +225,7 @@ async def test_a_disk_that_fills_while_recording_is_said(monkeypatch: pytest.Mon
             assert "No space left" in said(session.app)[0]
             assert session.state() == "○ live 0:03"
             assert session.app.scene is not None
-            assert any("no longer recorded" in one.text for one in session.app.scene.frame.happenings)
+            assert any("no longer recorded" in one.text for one in session.app.scene.frame.event_log)
             await session.pilot.press("r")
             assert "no longer at hand" in said(session.app)[-1]
 
@@ -314,12 +314,12 @@ async def test_help_explains_every_key_and_every_number() -> None:
         await shown.pilot.press("question_mark")
         help_screen = shown.app.screen
         assert isinstance(help_screen, HelpScreen)
-        page = help_screen.page().plain
+        scrape = help_screen.scrape().plain
         for key in KEYS:
-            assert key.does in page
+            assert key.does in scrape
         for number in NUMBERS:
-            assert number.formula in page
-            assert number.field in page
+            assert number.formula in scrape
+            assert number.field in scrape
         await shown.passes(3.0)  # what lies under it goes on
         await shown.pilot.press("escape")
         assert not isinstance(shown.app.screen, HelpScreen)
@@ -328,9 +328,9 @@ async def test_help_explains_every_key_and_every_number() -> None:
 async def test_help_for_a_panel_is_about_that_panel() -> None:
     async with replay(SWEEP) as shown:
         for panel in layout.BODY:
-            page = HelpScreen(panel).page().plain
+            scrape = HelpScreen(panel).scrape().plain
             own = [number for number in NUMBERS if number.panel == {"gpus": "gpu"}.get(panel, panel)]
-            assert all(number.formula in page for number in own)
+            assert all(number.formula in scrape for number in own)
         await shown.pilot.press("tab", "question_mark")
         assert "preempt" in text(shown.app)
         await shown.pilot.press("q")

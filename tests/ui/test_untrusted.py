@@ -15,7 +15,7 @@ BRACKETS = "m[awq] [/] [link=http://x]y[/link] [bold"
 CONTROLS = "a\x1b[31mb\x1b]0;title\x07c\x00d\x9be\u202ef\u200bg"
 
 
-def page(**changes: object) -> Scrape:
+def scrape(**changes: object) -> Scrape:
     known: dict[str, object] = {
         "server": 0, "at_s": 1.0, "took_s": 0.01, "bytes": 100, "full": True, "health": 200,
         "values": {"vllm:num_requests_running": 1.0, "vllm:num_requests_waiting": 0.0},
@@ -27,7 +27,7 @@ def page(**changes: object) -> Scrape:
 async def test_brackets_are_shown_as_they_are(size: tuple[int, int]) -> None:
     async with live(None, size=size) as session:
         session.recording.append(Identity(server=0, models=(BRACKETS,), version="[0.26.0]"))
-        session.recording.append(page(bad_lines=1, first_bad="[/bad"))
+        session.recording.append(scrape(bad_lines=1, first_bad="[/bad"))
         session.recording.append(Mark(text="[/mark]"))
         await session.feed(2.0)
         shown = text(session.app)
@@ -49,7 +49,7 @@ async def test_controls_become_signs_on_the_screen_and_in_the_picture() -> None:
         await session.feed(1.0)
         waiting = text(session.app)
         session.recording.append(Identity(server=0, models=(CONTROLS,), version=CONTROLS))
-        session.recording.append(page(bad_lines=1, first_bad=CONTROLS))
+        session.recording.append(scrape(bad_lines=1, first_bad=CONTROLS))
         session.recording.append(Note(source="gpu", text=CONTROLS))
         session.recording.append(Note(source="recording", text=CONTROLS))
         await session.feed(2.0)
@@ -63,7 +63,7 @@ async def test_controls_become_signs_on_the_screen_and_in_the_picture() -> None:
 async def test_a_picture_of_markup_and_surrogates_is_well_formed() -> None:
     async with live(None, size=(120, 36)) as session:
         session.recording.append(Identity(server=0, models=('<&>"]]>--><script>',)))
-        session.recording.append(page())
+        session.recording.append(scrape())
         await session.feed(2.0)
         session.app.say("file \udcff\ud800")
         await session.pilot.pause()
@@ -74,7 +74,7 @@ async def test_a_picture_of_markup_and_surrogates_is_well_formed() -> None:
 async def test_wide_and_combining_letters_keep_the_columns(tmp_path: Path) -> None:
     async with live(None, size=(80, 24)) as session:
         session.recording.append(Identity(server=0, models=("模型-大きい-é-👩‍🔬",), version="0.26.0"))
-        session.recording.append(page())
+        session.recording.append(scrape())
         await session.feed(2.0)
         xml.fromstring(screenshot.svg(session.app, "wide"))
         rows = text(session.app).splitlines()
@@ -92,6 +92,6 @@ async def test_a_newcomer_without_a_server_is_told_what_is_waited_for_and_offere
             shown = text(session.app)
             assert "WAITING  for http://localhost:8000: try" in shown
             assert "vtop demo" in shown
-            session.recording.append(page())
+            session.recording.append(scrape())
             await session.feed(2.0)
             assert "vtop demo" not in text(session.app)

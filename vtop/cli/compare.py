@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vtop.report.compare.compare import Run
     from vtop.report.compare.parts import Comparison
     from vtop.report.compare.phase_blocks import Recorded
-    from vtop.report.phases import Stretch
+    from vtop.report.phases import TimeRange
 
 FORMATS = {
     ".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json", ".txt": "txt", ".svg": "svg",
@@ -91,7 +91,7 @@ def compare(
     return 1 if judged.failed else 0
 
 
-def _side(word: str, asked: list[Stretch]) -> list[Run]:
+def _side(word: str, asked: list[TimeRange]) -> list[Run]:
     """A1,A2: runs; A1+A2: one run in two files. A file whose own name has such a sign is that file."""
     runs = [word] if Path(word).exists() else word.split(",")
     files = [[run] if Path(run).exists() else run.split("+") for run in runs]
@@ -100,7 +100,7 @@ def _side(word: str, asked: list[Stretch]) -> list[Run]:
     return [tuple(_recorded(Path(file), asked) for file in run) for run in files]
 
 
-def _recorded(file: Path, asked: list[Stretch]) -> Recorded:
+def _recorded(file: Path, asked: list[TimeRange]) -> Recorded:
     from vtop.report.compare.compare import recorded
 
     recording = open_recording(file)

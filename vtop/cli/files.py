@@ -201,10 +201,10 @@ def _said(file: Path, size: int, lines: int, found: Contents) -> Iterator[str]:
     for number, server in enumerate(found.servers):
         who = [clean(server.url), f"vLLM {clean(server.version)}" if server.version else "", *map(clean, server.models)]
         yield f"  server {number}  " + ", ".join(word for word in who if word)
-        counted = [f"{server.pages:,} pages ({server.full_pages:,} full)", f"{server.series} series"]
-        yield f"    {', '.join(counted)}, {server.outages} attempts without a page"
-    for card in found.cards:
-        yield f"  GPU {card.index}  {clean(card.name or 'unnamed')}, {card.readings:,} readings"
+        counted = [f"{server.scrapes:,} scrapes ({server.full_scrapes:,} full)", f"{server.series} series"]
+        yield f"    {', '.join(counted)}, {server.outages} attempts without a scrape"
+    for device in found.devices:
+        yield f"  GPU {device.index}  {clean(device.name or 'unnamed')}, {device.readings:,} readings"
     for phase in found.phases:
         until = units.clock(phase.end_s) if phase.end_s is not None else "no end"
         told = f"{phase.requests:,} requests, {phase.ended:,} ended, {phase.failed:,} failed"

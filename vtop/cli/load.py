@@ -20,7 +20,7 @@ from vtop.errors import VtopError
 END_S = 3.0  # for a load to end after a signal
 
 if TYPE_CHECKING:
-    from vtop.load.workers.controller import Conductor
+    from vtop.load.workers.controller import Controller
     from vtop.load.workload.phase import Phase
     from vtop.recording import LiveRecording
     from vtop.recording.events import AnyEvent, Load, Target
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from vtop.sources.connection import Access
 
 
-def conductor_of(
+def controller_of(
     asked: dict[str, Any],
     servers: tuple[list[Target], list[Access]],
     recording: LiveRecording,
     began_s: float,
     phases: Sequence[Phase],
-) -> Conductor:
+) -> Controller:
     """The load on the first server. Raises VtopError; asks before it loads another host."""
-    from vtop.load.workers.controller import Conductor
+    from vtop.load.workers.controller import Controller
     from vtop.load.workers.probe import Door
     from vtop.load.workload.spec import slo
 
@@ -52,7 +52,7 @@ def conductor_of(
         ca_file=str(access.ca_file) if access.ca_file is not None else None,
         insecure=access.insecure,
     )
-    return Conductor(phases, door, recording.append, recording.clock, began_s, model=asked.get("model"), slo=bounds)
+    return Controller(phases, door, recording.append, recording.clock, began_s, model=asked.get("model"), slo=bounds)
 
 
 def consent(asked: dict[str, Any], target: Target) -> None:
@@ -121,14 +121,14 @@ def sweep(
     servers = servers_of(asked)
     consent(asked, servers[0][0])  # before there is a file
     attachment = attached(asked, servers, output)
-    conductor = conductor_of(asked, servers, attachment.recording, attachment.began_s, plan)
-    conductor.settle_s = gap_s
+    controller = controller_of(asked, servers, attachment.recording, attachment.began_s, plan)
+    controller.settle_s = gap_s
     for phase in plan:
         if (caveat := thin(phase)) is not None:
             click.echo(caveat, err=True)
     attachment.start()
     try:
-        code = _run(conductor, attachment.recording, attachment.stop, "the sweep is done")
+        code = _run(controller, attachment.recording, attachment.stop, "the sweep is done")
     finally:
         click.echo(f"recorded {output}", err=True)
     sys.exit(code)
@@ -156,18 +156,19 @@ def load(words: tuple[str, ...], **asked: Any) -> None:
     servers = servers_of(asked)
     attachment = attached(asked, servers, None, watch=False)
     recording, out = attachment.recording, sys.stdout.buffer
-    conductor = conductor_of(asked, servers, recording, attachment.began_s, plan)
+    controller = controller_of(asked, servers, recording, attachment.began_s, plan)
     attachment.start()
 
     def write(events: Sequence[AnyEvent]) -> None:
         out.writelines(encode(event) + b"\n" for event in events)
         out.flush()
 
-    sys.exit(_run(conductor, recording, attachment.stop, "the load is done", write))
+    sys.exit(_run(controller, recording, attachment.stop, "the load is done", write))
 
 
-class LastPage:
-    """The server's pages beside a load: the one after its last phase tells what finished last, so it is waited for."""
+class LastScrape:
+    """The server's scrapes beside a load: the one after its last phase tells what finished last, so it is waited
+    for."""
 
     def __init__(self, interval_s: float) -> None:
         self._patience_s = 2.5 * interval_s + 1.0
@@ -193,7 +194,7 @@ class LastPage:
 
 
 def _run(
-    conductor: Conductor,
+    controller: Controller,
     recording: LiveRecording,
     stop: Callable[[str], None],
     reason: str,
@@ -211,32 +212,32 @@ def _run(
         if numbers:  # once more: now
             raise SystemExit(128 + number)
         numbers.append(number)
-        conductor.abort()
+        controller.abort()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stopped)
-    talk, pages = _Talk(recording), LastPage(recording.start.interval_s)
+    talk, scrapes = _Talk(recording), LastScrape(recording.start.interval_s)
     left_s = END_S
     try:
-        conductor.start()
+        controller.start()
         over = False
         while not over and left_s > 0:
-            over = conductor.finished.wait(0.25)
+            over = controller.finished.wait(0.25)
             left_s -= 0.25 if numbers else 0.0  # it may hang in the network
             events = recording.take()
             write(events)
             talk.tell(events)
-            pages.see(events)
-        while not numbers and pages.wanted():
+            scrapes.see(events)
+        while not numbers and scrapes.wanted():
             time.sleep(0.05)
             events = recording.take()
             write(events)
-            pages.see(events)
+            scrapes.see(events)
     except BrokenPipeError:
         numbers.append(signal.SIGPIPE)
         sys.stdout = None  # so that nobody flushes it once more
     finally:
-        conductor.stop()
+        controller.stop()
         stop(signal.Signals(numbers[0]).name if numbers else reason)
     if signal.SIGPIPE not in numbers:
         with contextlib.suppress(BrokenPipeError):
@@ -245,11 +246,11 @@ def _run(
             talk.tell(events)
     if numbers:
         return 128 + numbers[0]
-    if conductor.failed is not None:
-        raise VtopError(conductor.failed)
+    if controller.failed is not None:
+        raise VtopError(controller.failed)
     if not talk.done:
         raise VtopError("no request succeeded")
-    return 1 if conductor.short is not None else 0
+    return 1 if controller.short is not None else 0
 
 
 class _Talk:

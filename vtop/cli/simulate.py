@@ -61,7 +61,7 @@ _server_flags = together(
 @_server_flags
 @fault_option
 def simulate(port: int, host: str, **asked: Any) -> None:
-    """A simulated vLLM server, without a GPU: its pages, its streams, its scheduler, on a fitted card's timing.
+    """A simulated vLLM server, without a GPU: its scrapes, its streams, its scheduler, on a fitted GPU's timing.
 
     It answers what vtop and vLLM's own benchmark ask for; the words it generates mean nothing. See docs/simulate.md.
     """

@@ -12,7 +12,7 @@ import click
 
 from vtop import units
 from vtop.cli.common import attached, print_json, servers_of, session_of
-from vtop.cli.load import conductor_of, consent
+from vtop.cli.load import consent, controller_of
 from vtop.cli.options import Seconds, server_options
 from vtop.errors import VtopError
 
@@ -46,7 +46,7 @@ def live(
     for number in ends:  # the screen takes them over as soon as it is up
         signal.signal(number, interrupted)
     attachment = attached(asked, servers, path)
-    load = conductor_of(asked, servers, attachment.recording, attachment.began_s, phases) if phases else None
+    load = controller_of(asked, servers, attachment.recording, attachment.began_s, phases) if phases else None
 
     def begin() -> None:
         attachment.start()
@@ -111,7 +111,7 @@ def record(for_s: float | None, output: Path, **asked: Any) -> None:
     attachment = attached(asked, servers, output)
     recording = attachment.recording
     clock: Callable[[], float] = attachment.clock
-    pages = failed = 0
+    scrapes = failed = 0
     attachment.start()
     try:
         click.echo(f"recording {', '.join(server.url for server in recording.start.servers)} to {output}", err=True)
@@ -120,13 +120,13 @@ def record(for_s: float | None, output: Path, **asked: Any) -> None:
             left_s = math.inf if for_s is None else for_s - clock()
             done = stop.wait(max(0.0, min(left_s, 1.0))) or left_s <= 1.0
             for event in recording.take():  # what is on the disk need not be in memory
-                pages += isinstance(event, Scrape)
+                scrapes += isinstance(event, Scrape)
                 failed += isinstance(event, Outage)
             if recording.saving_to is None:
                 raise VtopError(f"{output}: writing failed after {units.clock(clock())}; is the disk full?")
     finally:
         attachment.stop(reasons[0] if reasons else "time is up")
-    told = f"{pages} pages" + (f", {failed} attempts failed" if failed else "")
+    told = f"{scrapes} scrapes" + (f", {failed} attempts failed" if failed else "")
     click.echo(f"{output}: {units.clock(clock())}, {told}", err=True)
-    if not pages:
+    if not scrapes:
         raise VtopError("no server answered; the file holds only the attempts")

@@ -51,7 +51,7 @@ _was_options = together(
 @click.option("--best", "by", metavar="NUMBER", help="What --search judges by. [output_per_s; good_per_s with --slo]")
 @click.option("--slo", metavar="BOUNDS", help="Count the requests that keep all of: ttft=800ms,tpot=50ms,e2e=10s.")
 @click.option("--phase", "phase", type=_NUMBER, metavar="N", help="Only this phase of the load. [all]")
-@click.option("--profile", "profile_name", metavar="NAME|FILE", help="Timing. [the card's; else fitted on FILE]")
+@click.option("--profile", "profile_name", metavar="NAME|FILE", help="Timing. [the GPU's; else fitted on FILE]")
 @click.option("--no-pace", is_flag=True, help="By the profile alone, whatever the pace of the recording's own host.")
 @_was_options
 @click.option("--format", "form", type=click.Choice(["txt", "json", "md", "html"]), help="[by the ending of -o]")
@@ -60,7 +60,7 @@ def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -
     """What would other flags have done to this recording's load?
 
     Replays the recorded requests on a simulated engine: with the recorded flags, which shows how far off it is, then
-    with yours, at the pace of the recording's own host and card. Without a flag it only shows the first.
+    with yours, at the pace of the recording's own host and GPU. Without a flag it only shows the first.
     """
     written = form_of(output, form, FORMATS, ".txt, .md, .json or .html")
     if output is not None and output.exists():
@@ -121,7 +121,7 @@ def fit(files: tuple[Path, ...], output: Path, name: str | None, **asked: Any) -
     click.echo(f"fitting {len(given)} {'run' if len(given) == 1 else 'runs'}; a minute or two …", err=True)
     names = ", ".join(dict.fromkeys(file.name.partition(".jsonl")[0] for file in files))
     server = next((run.server for run in given if run.server is not None), None)
-    origin = ", ".join(filter(None, (given[0].card, server))) or "a server"
+    origin = ", ".join(filter(None, (given[0].gpu, server))) or "a server"
     made = profile.of_fit(fitted(given), name or output.stem, f"{origin}; fitted on {names}")
     write(output, profile.dump(made).encode())
     for line in profile.report(made):
@@ -152,21 +152,21 @@ def _runs(file: Path, asked: dict[str, Any]) -> tuple[list[Run], list[str]]:
             raise VtopError(f"{file}: no load in it that can be replayed: {why[0] if why else 'it is empty'}{more}")
         for one in why:
             click.echo(f"vtop: {file}: left out: {one}", err=True)
-    seated = [_seated(run) for run in runs]
-    taken = list(dict.fromkeys(words for _, words in seated if words))
+    at_limit = [_at_limit(run) for run in runs]
+    taken = list(dict.fromkeys(words for _, words in at_limit if words))
     taken += dict.fromkeys(
         f"--max-num-batched-tokens {run.flags.max_num_batched_tokens}"
-        for run, _ in seated
+        for run, _ in at_limit
         if "max_num_batched_tokens" not in run.whence
     )
     for line in taken:
         flag, value, *why = line.split(maxsplit=2)
         said = f", {why[0]}" if why else ""
         click.echo(f"vtop: {flag} is not on record: {value} taken{said}; was it another? --was{flag[1:]} N", err=True)
-    return [run for run, _ in seated], [" ".join(line.split()[:2]) for line in taken]
+    return [run for run, _ in at_limit], [" ".join(line.split()[:2]) for line in taken]
 
 
-def _seated(run: Run) -> tuple[Run, str]:
+def _at_limit(run: Run) -> tuple[Run, str]:
     """The run with the max_num_seqs it was made with, as far as the recording shows it; and how that is said, where it
     is taken for granted."""
     from vtop.engine.runs.runs import TOLD
@@ -176,8 +176,8 @@ def _seated(run: Run) -> tuple[Run, str]:
         return run, ""
     if whence == TOLD:
         raise VtopError(f"--was-max-num-seqs {known}: {run.name} has {seen.most_running} running at once")
-    if seen.seats is not None:
-        seqs, why = seen.seats, " as so many ran while others waited and the pool had room"
+    if seen.max_num_seqs is not None:
+        seqs, why = seen.max_num_seqs, " as so many ran while others waited and the pool had room"
     else:
         seqs, why = max(SEQS, seen.most_running or 0), ""
     budget = max(run.flags.max_num_batched_tokens, seqs)
@@ -207,16 +207,16 @@ def _bounds(text: str | None) -> Bounds | None:
 
 
 def _profile(name: str | None, runs: Sequence[Run], file: Path) -> Profile:
-    """The profile asked for, or that of the recorded card, or one fitted on the recording itself."""
+    """The profile asked for, or that of the recorded GPU, or one fitted on the recording itself."""
     from vtop.engine.fit import profile
     from vtop.engine.fit.fit import fit as fitted
 
     if name is not None:
         return profile.load(name)
-    card = runs[0].card
-    if (known := profile.of_card(card)) is not None:
+    gpu = runs[0].gpu
+    if (known := profile.of_gpu(gpu)) is not None:
         return known
-    whose = f"of {card}" if card is not None else "of its card, which is not on record"
+    whose = f"of {gpu}" if gpu is not None else "of its GPU, which is not on record"
     click.echo(
         f"vtop: no profile {whose}: fitting one on {file}, a minute or so; keep it with vtop fit {file} -o mine.toml",
         err=True,

@@ -13,7 +13,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from vtop import units
-from vtop.draw.panels.registry import PANELS, axis, chart_columns, latest_page_s, left_out, notes, stands
+from vtop.draw.panels.registry import PANELS, axis, chart_columns, latest_scrape_s, left_out, notes, stands
 from vtop.draw.panels.story import header
 from vtop.draw.text import Line, Phrase, blank, heading, phrases, width_of
 from vtop.draw.theme import Look
@@ -81,8 +81,8 @@ def arrange(
         return top + _column(shown, (MARGIN, 2, inner, rows - 2), headings=False)
     each = (inner - GUTTER) // 2
     second = MARGIN + each + GUTTER
-    cards = max(1, len(frame.gpus.cards))
-    left = [Want("requests", 6, 21, 4), Want("kv", 4, 9, 2), Want("gpus", 2 + min(cards, 8), 8 + cards, 2)]
+    devices = max(1, len(frame.gpus.devices))
+    left = [Want("requests", 6, 21, 4), Want("kv", 4, 9, 2), Want("gpus", 2 + min(devices, 8), 8 + devices, 2)]
     right = [Want("ttft", 6, 14, 2), Want("tokens", 6, 21, 2)]
     engines = [Want("engines", min(many, 4) + 2, many + 2)] if many > 1 else []
     several = len(frame.servers)
@@ -178,11 +178,11 @@ def _keys(keys: str, width: int, look: Look) -> Line:
 
 
 def _as_of(frame: Frame) -> str:
-    """What `stands` says, in the cells before an axis: the cards' numbers, which go on, stand above it too."""
-    page_s = latest_page_s(frame)
-    if page_s is None:
+    """What `stands` says, in the cells before an axis: the GPUs' numbers, which go on, stand above it too."""
+    scrape_s = latest_scrape_s(frame)
+    if scrape_s is None:
         return "server stands" if stands(frame) else ""
-    said = units.clock(page_s)
+    said = units.clock(scrape_s)
     return f"server as of {said}" if len(said) < 6 else f"as of {said}"
 
 

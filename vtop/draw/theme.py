@@ -61,7 +61,7 @@ class Glyphs:
     ellipsis: str
     rule: str
     parts: Mapping[str, str]
-    signs: Mapping[str, str]  # of happenings and states
+    signs: Mapping[str, str]  # of logged events and states
 
 
 _SIGNS: Final = {
@@ -129,7 +129,7 @@ _TO_ASCII: Final = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Look:
-    """A theme and its glyphs. `styles` has one Style per role of ROLES, without background; `page` carries that."""
+    """A theme and its glyphs. `styles` has one Style per role of ROLES, without background; `scrape` carries that."""
 
     name: str
     dark: bool
@@ -137,7 +137,7 @@ class Look:
     colour: bool
     colours: Mapping[str, str]  # by role, and "background" and "panel"; as written in the theme
     styles: Mapping[str, Style]
-    page: Style
+    scrape: Style
     glyphs: Glyphs
     faded: Look | None = None  # for what is stale; None in the faded look itself
 
@@ -201,12 +201,12 @@ def look(name: str, theme: Mapping[str, object], *, ascii: bool = False, colour:
         if colour:
             faded |= {f"{role} body": _body(colours["stale"], colours["background"]) for role in _CHARTED}
             faded |= {role: _body(colours[role], colours["background"], 0.7) for role in _PARTS}
-        page = Style.parse(f"{colours['text']} on {colours['background']}" if colour else "none")
+        scrape = Style.parse(f"{colours['text']} on {colours['background']}" if colour else "none")
     except (StyleSyntaxError, ColorParseError) as error:
         raise VtopError(f"theme {name!r}: {error}; themes there are: {', '.join(names())}") from None
     glyphs = ASCII if ascii else UNICODE
-    old = Look(name, dark, ascii, colour, colours, faded, page, glyphs)
-    return Look(name, dark, ascii, colour, colours, styles, page, glyphs, old)
+    old = Look(name, dark, ascii, colour, colours, faded, scrape, glyphs)
+    return Look(name, dark, ascii, colour, colours, styles, scrape, glyphs, old)
 
 
 def _body(colour: str, background: str, share: float = 0.55) -> Style:

@@ -60,15 +60,15 @@ class OpenedRecording:
         return self.session.frame(self.end_s if at_s is None else at_s, View(window_s=window_s))
 
     def samples(self) -> list[Record]:
-        """A record for each page of a server."""
+        """A record for each scrape of a server."""
         return list(SAMPLES.records(samples(self.session)))
 
     def engines(self) -> list[Record]:
-        """A record for each engine on each page."""
+        """A record for each engine on each scrape."""
         return list(ENGINES.records(engines(self.session)))
 
     def gpus(self) -> list[Record]:
-        """A record for each card in each reading."""
+        """A record for each GPU in each reading."""
         return list(GPUS.records(gpus(self.session)))
 
     def phases(self) -> list[Record]:

@@ -1,4 +1,4 @@
-"""Text of many series, written page by page, read series by series: kept in one unnamed file, not in memory."""
+"""Text of many series, written scrape by scrape, read series by series: kept in one unnamed file, not in memory."""
 
 from __future__ import annotations
 

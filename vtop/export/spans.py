@@ -1,4 +1,4 @@
-"""A track of a session as a column: one value for each page of a span, None where it was not known."""
+"""A track of a session as a column: one value for each scrape of a span, None where it was not known."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from collections.abc import Callable, Iterator, Sequence
 from vtop.export.tables.table import Cell
 from vtop.session.history.tracks import HistogramTrack, Track
 
-PAGES_AT_ONCE = 512
+SCRAPES_AT_ONCE = 512
 
 Values = list[Cell]
 
 
-def spans(pages: int) -> Iterator[tuple[int, int]]:
-    """(first, last) of all pages in turn, a few hundred at a time, so that a long session needs little room."""
-    for first in range(0, pages, PAGES_AT_ONCE):
-        yield first, min(first + PAGES_AT_ONCE, pages) - 1
+def spans(scrapes: int) -> Iterator[tuple[int, int]]:
+    """(first, last) of all scrapes in turn, a few hundred at a time, so that a long session needs little room."""
+    for first in range(0, scrapes, SCRAPES_AT_ONCE):
+        yield first, min(first + SCRAPES_AT_ONCE, scrapes) - 1
 
 
 def numbers(track: Track | None, first: int, last: int) -> Values:
     if track is None:
         return [None] * (last - first + 1)
-    return _held(track.page, track.value, first, last, lambda value: value if value == value else None)
+    return _held(track.scrape, track.value, first, last, lambda value: value if value == value else None)
 
 
 def counts(track: Track | None, first: int, last: int) -> Values:
     """Of a track that holds whole numbers."""
     if track is None:
         return [None] * (last - first + 1)
-    return _held(track.page, track.value, first, last, whole)
+    return _held(track.scrape, track.value, first, last, whole)
 
 
 def sums(track: HistogramTrack | None, first: int, last: int) -> tuple[Values, Values]:
@@ -38,8 +38,8 @@ def sums(track: HistogramTrack | None, first: int, last: int) -> tuple[Values, V
     if track is None:
         return [None] * (last - first + 1), [None] * (last - first + 1)
     return (
-        _held(track.page, track.sum, first, last, lambda value: value if value == value else None),
-        _held(track.page, track.count, first, last, whole),
+        _held(track.scrape, track.sum, first, last, lambda value: value if value == value else None),
+        _held(track.scrape, track.count, first, last, whole),
     )
 
 
@@ -50,15 +50,15 @@ def whole(value: float) -> Cell:
     return int(value) if value == int(value) else value
 
 
-def _held(page: array[int], value: Sequence[float], first: int, last: int, cell: Callable[[float], Cell]) -> Values:
-    """Each value stands from its page to the next one's."""
-    place = bisect_right(page, first) - 1
-    end = bisect_right(page, last)
+def _held(scrape: array[int], value: Sequence[float], first: int, last: int, cell: Callable[[float], Cell]) -> Values:
+    """Each value stands from its scrape to the next one's."""
+    place = bisect_right(scrape, first) - 1
+    end = bisect_right(scrape, last)
     column: Values = []
     if place < 0:
-        column = [None] * ((page[0] if end else last + 1) - first)
+        column = [None] * ((scrape[0] if end else last + 1) - first)
         place = 0
     for at in range(place, end):
-        until = page[at + 1] if at + 1 < end else last + 1
-        column.extend([cell(value[at])] * (until - max(page[at], first)))
+        until = scrape[at + 1] if at + 1 < end else last + 1
+        column.extend([cell(value[at])] * (until - max(scrape[at], first)))
     return column

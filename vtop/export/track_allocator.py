@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 
 
-class Lanes:
+class TrackAllocator:
     def __init__(self) -> None:
         self.count = 0
         self._free: list[int] = []
@@ -14,20 +14,20 @@ class Lanes:
     def take(self, begin_s: float) -> int:
         """A lane that nothing is on from `begin_s` on: the lowest, or a new one."""
         busy: list[int] = []
-        lane: int | None = None
-        while self._free and lane is None:
+        track: int | None = None
+        while self._free and track is None:
             lowest = heapq.heappop(self._free)
             if self._free_from_s[lowest] <= begin_s:
-                lane = lowest
+                track = lowest
             else:
                 busy.append(lowest)
         for one in busy:
             heapq.heappush(self._free, one)
-        if lane is None:
-            lane, self.count = self.count, self.count + 1
+        if track is None:
+            track, self.count = self.count, self.count + 1
             self._free_from_s.append(0.0)
-        return lane
+        return track
 
-    def free(self, lane: int, end_s: float) -> None:
-        self._free_from_s[lane] = end_s
-        heapq.heappush(self._free, lane)
+    def free(self, track: int, end_s: float) -> None:
+        self._free_from_s[track] = end_s
+        heapq.heappush(self._free, track)

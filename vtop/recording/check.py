@@ -1,7 +1,7 @@
 """What a recording holds, and what is wrong with its lines: made by reading it once, event by event.
 
 A problem is a line that a reader cannot trust; a remark is a fact about the session that one should know before using
-it, such as a stretch without pages. Neither says anything about the server.
+it, such as a stretch without scrapes. Neither says anything about the server.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from vtop.recording.events import (
     Start,
     Unknown,
 )
-from vtop.recording.scrape_state import WholePage
+from vtop.recording.scrape_state import ScrapeState
 
-_GAP_INTERVALS = 2.5  # two pages further apart have a gap between them
+_GAP_INTERVALS = 2.5  # two scrapes further apart have a gap between them
 
 
 class _Typed(msgspec.Struct):
@@ -44,10 +44,10 @@ class ServerContents:
     url: str
     version: str | None = None
     models: tuple[str, ...] = ()
-    pages: int = 0
-    full_pages: int = 0
-    outages: int = 0  # attempts without a page
-    series: int = 0  # on the largest page
+    scrapes: int = 0
+    full_scrapes: int = 0
+    outages: int = 0  # attempts without a scrape
+    series: int = 0  # on the largest scrape
     first_at_s: float | None = None
     last_at_s: float | None = None
     gaps: int = 0
@@ -55,7 +55,7 @@ class ServerContents:
 
 
 @dataclass(slots=True)
-class CardContents:
+class GpuContents:
     index: int
     uuid: str
     name: str | None
@@ -90,7 +90,7 @@ class Contents:
     events: dict[str, int] = field(default_factory=dict)  # by type
     unknown: dict[str, int] = field(default_factory=dict)  # by type: kept, and not understood
     servers: list[ServerContents] = field(default_factory=list)
-    cards: list[CardContents] = field(default_factory=list)
+    devices: list[GpuContents] = field(default_factory=list)
     phases: list[PhaseContents] = field(default_factory=list)
     trials: int = 0  # requests before the phases
     open_requests: int = 0  # sent and never ended
@@ -105,10 +105,10 @@ class Check:
         self._start = start
         self._contents = Contents(start.format, start.vtop, start.unix_s, start.interval_s, start.origin)
         self._contents.servers = [ServerContents(target.url) for target in start.servers]
-        self._pages: dict[int, WholePage] = {}
+        self._scrapes: dict[int, ScrapeState] = {}
         self._broken: set[int] = set()  # servers whose latest attempt failed
-        self._usual_s: dict[int, float] = {}  # how far apart a server's latest two pages were
-        self._cards: dict[str, CardContents] = {}
+        self._usual_s: dict[int, float] = {}  # how far apart a server's latest two scrapes were
+        self._devices: dict[str, GpuContents] = {}
         self._phases: dict[int, PhaseContents] = {}
         self._open: set[tuple[int, int]] = set()
         self._wrong: dict[str, tuple[int, float]] = {}  # what: (how often, first t)
@@ -145,7 +145,7 @@ class Check:
     def contents(self, faults: Sequence[str] = (), faulty: int = 0, backward: int = 0) -> Contents:
         """What the recording holds. `faults`, how many there were, `backward`: what its reader met (FileRecording)."""
         found = self._contents
-        found.cards = list(self._cards.values())
+        found.devices = list(self._devices.values())
         found.phases = list(self._phases.values())
         found.open_requests = len(self._open)
         found.events["note"] = found.events.get("note", 0) - faulty  # those are the reader's, not the file's
@@ -167,11 +167,11 @@ class Check:
         for kind, count in found.unknown.items():
             found.remarks.append(f"lines of the unknown type {kind}: {count}, kept, not understood (a newer vtop?)")
         for number, server in enumerate(found.servers):
-            if not server.pages:
-                found.remarks.append(f"server {number} has no page")
+            if not server.scrapes:
+                found.remarks.append(f"server {number} has no scrape")
             if server.gaps:
                 longest = f"the longest {server.longest_gap_s:.1f} s"
-                found.remarks.append(f"stretches without pages of server {number}: {server.gaps}, {longest}")
+                found.remarks.append(f"stretches without scrapes of server {number}: {server.gaps}, {longest}")
         if found.open_requests:
             found.remarks.append(f"requests that were sent and have no end: {found.open_requests}")
 
@@ -182,7 +182,7 @@ class Check:
     def _take_of_server(self, event: Scrape | Outage | Identity, server: ServerContents) -> None:
         match event:
             case Scrape():
-                self._take_page(event, server)
+                self._take_scrape(event, server)
             case Outage():
                 server.outages += 1
                 self._broken.add(event.server)
@@ -190,30 +190,30 @@ class Check:
                 server.version = event.version or server.version
                 server.models = event.models or server.models
 
-    def _take_page(self, page: Scrape, server: ServerContents) -> None:
-        state = self._pages.setdefault(page.server, WholePage())
-        if not page.full and not state.whole:
-            self._note(page, f"of server {page.server} that say what changed on a page that is not there in full")
-        elif not page.full and page.server in self._broken:
-            self._note(page, f"of server {page.server} that are not full although no page could be had before")
-        self._broken.discard(page.server)
-        state.take(page)
-        server.pages += 1
-        server.full_pages += page.full
+    def _take_scrape(self, scrape: Scrape, server: ServerContents) -> None:
+        state = self._scrapes.setdefault(scrape.server, ScrapeState())
+        if not scrape.full and not state.whole:
+            self._note(scrape, f"of server {scrape.server} that say what changed on a scrape that is not there in full")
+        elif not scrape.full and scrape.server in self._broken:
+            self._note(scrape, f"of server {scrape.server} that are not full although no scrape could be had before")
+        self._broken.discard(scrape.server)
+        state.take(scrape)
+        server.scrapes += 1
+        server.full_scrapes += scrape.full
         server.series = max(server.series, len(state.values) + len(state.hists))
         if state.whole and any(
-            len(counts.n) != len(state.le.get(_family(name), ())) + 1 for name, counts in page.hists.items()
+            len(counts.n) != len(state.le.get(_family(name), ())) + 1 for name, counts in scrape.hists.items()
         ):
-            self._note(page, f"of server {page.server} with a histogram of another number of buckets than bounds")
-        if page.at_s > page.t:
-            self._note(page, "of pages asked for after they were written")
+            self._note(scrape, f"of server {scrape.server} with a histogram of another number of buckets than bounds")
+        if scrape.at_s > scrape.t:
+            self._note(scrape, "of scrapes asked for after they were written")
         if server.last_at_s is not None:
-            self._take_distance(page.at_s - server.last_at_s, page.server, server)
-        server.first_at_s = page.at_s if server.first_at_s is None else server.first_at_s
-        server.last_at_s = page.at_s
+            self._take_distance(scrape.at_s - server.last_at_s, scrape.server, server)
+        server.first_at_s = scrape.at_s if server.first_at_s is None else server.first_at_s
+        server.last_at_s = scrape.at_s
 
     def _take_distance(self, apart_s: float, number: int, server: ServerContents) -> None:
-        """A slow server's pages lie further apart than was asked; that is no gap."""
+        """A slow server's scrapes lie further apart than was asked; that is no gap."""
         usual_s = self._usual_s.get(number, self._start.interval_s)
         if apart_s > _GAP_INTERVALS * usual_s:
             server.gaps += 1
@@ -222,10 +222,10 @@ class Check:
             self._usual_s[number] = max(self._start.interval_s, apart_s)
 
     def _take_reading(self, reading: GpuReading) -> None:
-        card = self._cards.get(reading.uuid)
-        if card is None:
-            card = self._cards[reading.uuid] = CardContents(reading.index, reading.uuid, reading.name)
-        card.readings += 1
+        device = self._devices.get(reading.uuid)
+        if device is None:
+            device = self._devices[reading.uuid] = GpuContents(reading.index, reading.uuid, reading.name)
+        device.readings += 1
 
     def _take_load(self, load: Load) -> None:
         phase = self._phases.get(load.phase)

@@ -1,7 +1,7 @@
 """A stretch of a recording as a recording of its own, which shows the same numbers for that stretch.
 
 What was known when the stretch began is written at its beginning, with its own instants (they come out negative): the
-page of each server, whole; who answered; the attempts that had failed since; the cards; the phases of load that ran,
+scrape of each server, whole; who answered; the attempts that had failed since; the GPUs; the phases of load that ran,
 and of their requests those still in flight, so that their ends, which lie in the stretch, end something. Requests that
 had ended are left out: what a phase adds up to is counted from the beginning of the cut. Marks and notes of before, and
 events of an unknown type, whose meaning may be anything, are left out too.
@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from vtop.recording.events import AnyEvent, End, Event, Gpu, Host, Identity, Load, Note, Outage, Request, Scrape, Start
-from vtop.recording.scrape_state import WholePage
+from vtop.recording.scrape_state import ScrapeState
 from vtop.recording.shift import moved
 
-_JUST_AFTER_S = 1e-6  # what came after the latest page is written after it
+_JUST_AFTER_S = 1e-6  # what came after the latest scrape is written after it
 
 
 def cut(start: Start, events: Iterable[AnyEvent], from_s: float, to_s: float, note: str) -> Iterator[AnyEvent]:
@@ -56,9 +56,9 @@ class Known:
     """What the lines so far say about the instant after them."""
 
     def __init__(self) -> None:
-        self._pages: dict[int, WholePage] = {}
+        self._scrapes: dict[int, ScrapeState] = {}
         self._identities: dict[int, Identity] = {}
-        self._outages: dict[int, list[Outage]] = {}  # since the server's latest page
+        self._outages: dict[int, list[Outage]] = {}  # since the server's latest scrape
         self._gpu: Gpu | None = None
         self._gpu_note: Note | None = None  # since the latest reading
         self._hosts: dict[bool, Host] = {}  # the latest about the machine, the latest about the load
@@ -68,7 +68,7 @@ class Known:
     def take(self, event: AnyEvent) -> None:
         match event:
             case Scrape():
-                self._pages.setdefault(event.server, WholePage()).take(event)
+                self._scrapes.setdefault(event.server, ScrapeState()).take(event)
                 self._outages.pop(event.server, None)
             case Outage():
                 self._outages.setdefault(event.server, []).append(event)
@@ -100,7 +100,7 @@ class Known:
     def lines(self, at_s: float) -> Iterator[AnyEvent]:
         """The lines that say it, written at the beginning of a recording that begins at `at_s`."""
         told: list[Event | None] = [*self._identities.values(), self._gpu, *self._hosts.values()]
-        told += [page.line() for page in self._pages.values()]
+        told += [scrape.line() for scrape in self._scrapes.values()]
         for loads in self._phases.values():
             told += loads
         for requests in self._requests.values():

@@ -61,14 +61,14 @@ class HistogramCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scrape(Event, frozen=True, kw_only=True, tag="scrape"):
-    """A /metrics page: the series that changed since the server's previous line, all of them when `full`.
+    """A /metrics scrape: the series that changed since the server's previous line, all of them when `full`.
 
     values: series -> number, hists: series -> counts, le: histogram family -> finite bucket bounds (when full).
-    Series are written under the server's own names; `model_name` is left out where the page has only one.
+    Series are written under the server's own names; `model_name` is left out where the scrape has only one.
     """
 
     server: int
-    at_s: float  # when the request for the page was sent
+    at_s: float  # when the request for the scrape was sent
     took_s: float
     bytes: int
     full: bool = False
@@ -82,7 +82,7 @@ class Scrape(Event, frozen=True, kw_only=True, tag="scrape"):
 
 
 class Outage(Event, frozen=True, kw_only=True, tag="outage"):
-    """A page that could not be had. reason: refused, timeout, status, parse, reset, tls, dns, size."""
+    """A scrape that could not be had. reason: refused, timeout, status, parse, reset, tls, dns, size."""
 
     server: int
     at_s: float
@@ -92,7 +92,7 @@ class Outage(Event, frozen=True, kw_only=True, tag="outage"):
 
 
 class GpuReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One card at one instant, as NVML tells it; a field that NVML does not tell is None."""
+    """One GPU at one instant, as NVML tells it; a field that NVML does not tell is None."""
 
     index: int
     uuid: str
@@ -110,12 +110,12 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mem_mhz: float | None = None
     mem_max_mhz: float | None = None
     throttle: tuple[str, ...] | None = None  # clock event reasons in words; () when none is active
-    serving: bool | None = None  # a watched server's process uses this card
-    lost: str | None = None  # why the card answers nothing, e.g. "GPU is lost"
+    serving: bool | None = None  # a watched server's process uses this GPU
+    lost: str | None = None  # why the GPU answers nothing, e.g. "GPU is lost"
 
 
 class Gpu(Event, frozen=True, kw_only=True, tag="gpu"):
-    """All cards at one instant."""
+    """All GPUs at one instant."""
 
     at_s: float
     took_s: float

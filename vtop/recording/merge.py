@@ -31,7 +31,7 @@ from vtop.recording.events import (
     Start,
     Target,
 )
-from vtop.recording.merge_gpus import Cards
+from vtop.recording.merge_gpus import Devices
 from vtop.recording.shift import moved
 
 _STARTED = "process_start_time_seconds"
@@ -119,16 +119,16 @@ def merged(plan: Plan, recordings: Sequence[Iterable[AnyEvent]]) -> Iterator[Any
     """The lines of the merged recording, its first line too; `recordings` stand in the order of the plan's parts."""
     yield plan.start
     yield Note(t=0.0, source="recording", text=f"merged: {plan.words}")
-    cards = Cards([part.by_s + part.extent.end_s for part in plan.parts], plan.start.interval_s)
+    devices = Devices([part.by_s + part.extent.end_s for part in plan.parts], plan.start.interval_s)
     lines = [_lines(number, plan.parts[number], events) for number, events in enumerate(recordings)]
     last_t, asked_at_s = 0.0, dict.fromkeys(range(len(plan.start.servers)), -math.inf)
     for number, event in heapq.merge(*lines, key=lambda line: line[1].t):
-        together = cards.with_others(number, event) if isinstance(event, Gpu) else event
+        together = devices.with_others(number, event) if isinstance(event, Gpu) else event
         if together is None:
             continue
         if isinstance(together, Scrape):
             if together.full and abs(together.at_s - asked_at_s[together.server]) < _TOUCH_S:
-                continue  # a cut begins with the page that was the last before it
+                continue  # a cut begins with the scrape that was the last before it
             asked_at_s[together.server] = together.at_s
         last_t = together.t
         yield together

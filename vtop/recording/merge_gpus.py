@@ -1,6 +1,6 @@
-"""The cards of several recordings as those of one host: each line of readings with the latest ones of the others.
+"""The GPUs of several recordings as those of one host: each line of readings with the latest ones of the others.
 
-A line tells of all cards there are, so a line of one recording alone would say that the cards of the others are gone.
+A line tells of all GPUs there are, so a line of one recording alone would say that the GPUs of the others are gone.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from vtop.recording.events import Gpu, GpuReading
 _PATIENCE = 2.5  # intervals: an older reading is not repeated
 
 
-class Cards:
-    """`ends_s`: when each recording ends, on the common axis. A card keeps its index unless another has it."""
+class Devices:
+    """`ends_s`: when each recording ends, on the common axis. A GPU keeps its index unless another has it."""
 
     def __init__(self, ends_s: Sequence[float], interval_s: float) -> None:
         self._ends_s = ends_s
@@ -24,7 +24,7 @@ class Cards:
         self._index: dict[str, int] = {}  # by uuid
 
     def with_others(self, recording: int, line: Gpu) -> Gpu | None:
-        """The line with the readings of the others; None when another recording tells of the same cards."""
+        """The line with the readings of the others; None when another recording tells of the same GPUs."""
         self._latest[recording] = line
         own = {reading.uuid for reading in line.gpus}
         there, readings = set(own), list(line.gpus)

@@ -1,4 +1,4 @@
-"""What stands on a server's latest page, put together from the lines that only say what changed."""
+"""What stands on a server's latest scrape, put together from the lines that only say what changed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import msgspec
 from vtop.recording.events import HistogramCounts, Scrape
 
 
-class WholePage:
-    """The latest page of one server. Until a full line has come it is not known to be whole."""
+class ScrapeState:
+    """The latest scrape of one server. Until a full line has come it is not known to be whole."""
 
     def __init__(self) -> None:
         self.latest: Scrape | None = None
@@ -29,7 +29,7 @@ class WholePage:
             self.hists.update(scrape.hists)
 
     def line(self) -> Scrape | None:
-        """The page as a line that a reader can start with; None before the first page."""
+        """The scrape as a line that a reader can start with; None before the first scrape."""
         if self.latest is None:
             return None
         return msgspec.structs.replace(

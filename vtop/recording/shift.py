@@ -1,7 +1,7 @@
 """Where in an event its instants stand, and an event moved in time: what a cut and a merge do to every line.
 
 Everything else that ends in `_s` is a duration and stays as it is. An instant that comes out negative is one before the
-session began: a page that was asked for before the first line of a cut.
+session began: a scrape that was asked for before the first line of a cut.
 """
 
 from __future__ import annotations

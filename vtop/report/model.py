@@ -14,9 +14,9 @@ from functools import cache
 
 from vtop.recording import FileRecording, Recording
 from vtop.report.numbers import Numbers, numbers
-from vtop.report.phases import Pages, Question, Stretch, stretches
+from vtop.report.phases import Pages, Question, TimeRange, ranges
 from vtop.session.charts import charts
-from vtop.session.frame.charts import Charts, Happening
+from vtop.session.frame.charts import Charts, LoggedEvent
 from vtop.session.frame.frame import Frame, View
 from vtop.session.frame.gpus import GpuPart
 from vtop.session.frame.kv import Kv
@@ -48,7 +48,7 @@ class Phase:
     begin_s: float
     end_s: float
     load: LoadPart | None  # at its end
-    whole: Numbers | None  # None: no two pages cover it
+    whole: Numbers | None  # None: no two scrapes cover it
     steady: Numbers | None
     distributions: tuple[Distribution, ...]
 
@@ -67,7 +67,7 @@ class Report:
     backward: int  # lines whose time was earlier than that of the line before
     servers: tuple[ServerPart, ...]
     pool: Kv | None
-    cards: tuple[GpuPart, ...]
+    devices: tuple[GpuPart, ...]
     gpu_note: str | None
     power_limit_w: float | None
     sampling: tuple[Sampling, ...]  # a server each, over the run
@@ -75,12 +75,12 @@ class Report:
     phases: tuple[Phase, ...]
     staircase: Staircase
     growth: Growth
-    happenings: tuple[Happening, ...]
+    event_log: tuple[LoggedEvent, ...]
     timeline: Charts | None  # the whole recording
-    zoom: Charts | None  # some preemptions, page by page
+    zoom: Charts | None  # some preemptions, scrape by scrape
 
 
-def build(recording: Recording, file: str, asked: Sequence[Stretch] = ()) -> Report:
+def build(recording: Recording, file: str, asked: Sequence[TimeRange] = ()) -> Report:
     """The report of a recording, read to its present end. Raises VtopError for a phase asked for beyond it."""
     session = read(recording)
     faults, backward = (recording.faults, recording.backward) if isinstance(recording, FileRecording) else ([], 0)
@@ -102,16 +102,16 @@ def read(recording: Recording) -> Session:
     return session
 
 
-def of_session(session: Session, file: str, asked: Sequence[Stretch] = ()) -> Report:
-    pages = Pages(session.servers)
-    found = stretches(session, asked)
+def of_session(session: Session, file: str, asked: Sequence[TimeRange] = ()) -> Report:
+    scrapes = Pages(session.servers)
+    found = ranges(session, asked)
 
     @cache
     def ask(question: Question) -> Frame:
         return session.frame(question.now_s, View(window_s=question.window_s, columns=1, whole=True))
 
-    phases = labelled([_phase(session, pages, ask, one) for one in found])
-    question = pages.covering(found[0].begin_s, max(one.end_s for one in found)) if found else None
+    phases = labelled([_phase(session, scrapes, ask, one) for one in found])
+    question = scrapes.covering(found[0].begin_s, max(one.end_s for one in found)) if found else None
     frame = ask(question) if question is not None else None
     last = session.frame(session.end_s, View(window_s=max(session.end_s, 1.0), columns=COLUMNS, whole=True))
     spoken = frame or last
@@ -126,7 +126,7 @@ def of_session(session: Session, file: str, asked: Sequence[Stretch] = ()) -> Re
         backward=0,
         servers=spoken.servers,
         pool=spoken.kv,
-        cards=spoken.gpus.cards,
+        devices=spoken.gpus.devices,
         gpu_note=spoken.gpus.note,
         power_limit_w=spoken.gpus.power_limit_w,
         sampling=_sampled(session, question),
@@ -134,9 +134,9 @@ def of_session(session: Session, file: str, asked: Sequence[Stretch] = ()) -> Re
         phases=phases,
         staircase=spoken.staircase,
         growth=spoken.growth,
-        happenings=last.happenings,
-        timeline=last.charts if pages.at_s else None,
-        zoom=_zoom(session, pages, spoken.staircase),
+        event_log=last.event_log,
+        timeline=last.charts if scrapes.at_s else None,
+        zoom=_zoom(session, scrapes, spoken.staircase),
     )
 
 
@@ -158,10 +158,10 @@ def _target(load: LoadPart | None) -> str | None:
     return f"c={load.concurrency}" if load.concurrency is not None else None
 
 
-def _phase(session: Session, pages: Pages, ask: Ask, of: Stretch) -> Phase:
+def _phase(session: Session, scrapes: Pages, ask: Ask, of: TimeRange) -> Phase:
     # in order of time, as a session answers quickest
-    steady = _numbers(ask, pages.within(*of.steady), None)
-    whole = pages.covering(of.begin_s, of.end_s, of.until_s)
+    steady = _numbers(ask, scrapes.within(*of.steady), None)
+    whole = scrapes.covering(of.begin_s, of.end_s, of.until_s)
     if whole is not None:
         ask(whole)
     load = session.load.part_of(of.load, session.end_s) if of.load is not None else None
@@ -187,7 +187,7 @@ def _only(phases: Sequence[Phase]) -> LoadPart | None:
     return phases[0].load if len(phases) == 1 else None
 
 
-def _distributions(session: Session, of: Stretch, whole: Question | None) -> tuple[Distribution, ...]:
+def _distributions(session: Session, of: TimeRange, whole: Question | None) -> tuple[Distribution, ...]:
     if of.load is not None:
         return distribution.of_load(session.load, of.load, session.end_s)
     return distribution.of_window(window(session.servers, whole.now_s, whole.window_s)) if whole is not None else ()
@@ -198,15 +198,15 @@ def _sampled(session: Session, question: Question | None) -> tuple[Sampling, ...
     return sampling(session.servers, begin_s, end_s)
 
 
-def _zoom(session: Session, pages: Pages, stair: Staircase) -> Charts | None:
-    """From a little before the first preemption, a column a page."""
-    if len(stair.events) < 2:
+def _zoom(session: Session, scrapes: Pages, detector: Staircase) -> Charts | None:
+    """From a little before the first preemption, a column a scrape."""
+    if len(detector.events) < 2:
         return None
-    begin_s = max(0.0, stair.events[0].at_s - 5.0)
-    until_s = stair.events[min(len(stair.events), ZOOM_FALLS) - 1].at_s + 5.0
-    question = pages.within(begin_s, min(until_s, begin_s + ZOOM_S))
+    begin_s = max(0.0, detector.events[0].at_s - 5.0)
+    until_s = detector.events[min(len(detector.events), ZOOM_FALLS) - 1].at_s + 5.0
+    question = scrapes.within(begin_s, min(until_s, begin_s + ZOOM_S))
     if question is None:
         return None
     columns = max(2, round(question.window_s / session.start.interval_s))
     view = View(window_s=columns * session.start.interval_s, columns=columns)
-    return charts(session.servers, session.cards, (), question.now_s, view)
+    return charts(session.servers, session.gpus, (), question.now_s, view)

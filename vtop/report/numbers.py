@@ -43,7 +43,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Level:
-    """A number that is looked at once per page (or reading), over the n of them."""
+    """A number that is looked at once per scrape (or reading), over the n of them."""
 
     mean: float | None
     median: float | None
@@ -54,7 +54,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KvUse:
-    """KV blocks held by live requests, as a share of the pool: of the fullest engine, over n pages."""
+    """KV blocks held by live requests, as a share of the pool: of the fullest engine, over n scrapes."""
 
     mean_ratio: float | None
     median_ratio: float | None
@@ -81,10 +81,10 @@ class Parts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Numbers:
-    begin_s: float  # of the window: its first page
+    begin_s: float  # of the window: its first scrape
     end_s: float  # its last
     seconds: float
-    pages: int
+    scrapes: int
     finished: float | None  # as the server counts
     finished_per_s: float | None
     sent: int | None  # of vtop's own load, warm-up left out
@@ -114,7 +114,7 @@ class Numbers:
     prefill_per_step: float | None
     steps: float
     prefix_cache: PrefixCache
-    power_w: Level  # of the cards counted; of several the mean alone, as peaks need not coincide
+    power_w: Level  # of the GPUs counted; of several the mean alone, as peaks need not coincide
     power_limit_w: float | None
     temp_high_c: float | None
     account: KvAccount
@@ -133,12 +133,12 @@ def numbers(frame: Frame, load: LoadPart | None, begin_s: float, end_s: float) -
     """Of a frame whose window is begin_s to end_s; `load`: the phase of vtop's own load that filled it, at its end."""
     server = {row.name: _of_server(row) for row in frame.latencies}
     own_rate = load.output_per_s if load is not None else None
-    cards = counted(frame.gpus.cards)
+    devices = counted(frame.gpus.devices)
     return Numbers(
         begin_s=begin_s,
         end_s=end_s,
         seconds=frame.window_s,
-        pages=frame.requests.running.n,
+        scrapes=frame.requests.running.n,
         finished=frame.requests.finished.in_window,
         finished_per_s=frame.requests.finished.per_s,
         sent=load.sent if load is not None else None,
@@ -168,9 +168,9 @@ def numbers(frame: Frame, load: LoadPart | None, begin_s: float, end_s: float) -
         prefill_per_step=frame.iteration.prefill,
         steps=frame.iteration.steps,
         prefix_cache=frame.prefix_cache,
-        power_w=_power(cards),
+        power_w=_power(devices),
         power_limit_w=frame.gpus.power_limit_w,
-        temp_high_c=max((card.temp_high_c for card in cards if card.temp_high_c is not None), default=None),
+        temp_high_c=max((device.temp_high_c for device in devices if device.temp_high_c is not None), default=None),
         account=frame.account,
         recompute=frame.recompute,
         queueing=frame.queueing,
@@ -184,9 +184,9 @@ def numbers(frame: Frame, load: LoadPart | None, begin_s: float, end_s: float) -
     )
 
 
-def counted(cards: tuple[GpuPart, ...]) -> tuple[GpuPart, ...]:
-    """The cards in use by a watched server where NVML tells, else all of the host."""
-    return tuple(card for card in cards if card.serving) or cards
+def counted(devices: tuple[GpuPart, ...]) -> tuple[GpuPart, ...]:
+    """The GPUs in use by a watched server where NVML tells, else all of the host."""
+    return tuple(device for device in devices if device.serving) or devices
 
 
 def _output_from(own: float | None, server: float | None) -> str | None:
@@ -245,9 +245,9 @@ def _parts(frame: Frame) -> Parts:
     )
 
 
-def _power(cards: tuple[GpuPart, ...]) -> Level:
-    if len(cards) == 1:
-        return _level(cards[0].power)
-    means = [card.power.mean for card in cards if card.power.mean is not None]
-    whole = sum(means) if means and len(means) == len(cards) else None
-    return Level(mean=whole, median=None, low=None, peak=None, n=min((card.power.n for card in cards), default=0))
+def _power(devices: tuple[GpuPart, ...]) -> Level:
+    if len(devices) == 1:
+        return _level(devices[0].power)
+    means = [device.power.mean for device in devices if device.power.mean is not None]
+    whole = sum(means) if means and len(means) == len(devices) else None
+    return Level(mean=whole, median=None, low=None, peak=None, n=min((device.power.n for device in devices), default=0))

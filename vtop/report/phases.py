@@ -2,8 +2,8 @@
 
 A phase is what was asked for (`--phase`); else one of vtop's own load, from the end of its warm-up; else what lies
 between marks; else the stretch in which requests ran. Its steady part is the middle STEADY of it: the climb to its load
-and the drain are left out. A frame's window lies between two pages: a phase is that from the first page in it to the
-first page after it, unless the next load had begun by then.
+and the drain are left out. A frame's window lies between two scrapes: a phase is that from the first scrape in it to
+the first scrape after it, unless the next load had begun by then.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STEADY = 0.6  # of a phase, its middle
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class TimeRange:
     """A part of the session, in its seconds. source: load, asked, mark, activity."""
 
     name: str
@@ -31,7 +31,7 @@ class Stretch:
     begin_s: float
     end_s: float
     load: int | None = None  # number of the phase of vtop's own load
-    until_s: float | None = None  # when the next load begins: no page from then on is about this one
+    until_s: float | None = None  # when the next load begins: no scrape from then on is about this one
 
     @property
     def steady(self) -> tuple[float, float]:
@@ -49,7 +49,7 @@ class Question:
     end_s: float
 
 
-def asked_phases(text: str) -> tuple[Stretch, ...]:
+def asked_phases(text: str) -> tuple[TimeRange, ...]:
     """Of "0:30-2:10,warm=2:10-3:00". Raises VtopError with what was expected."""
     found = []
     for word in text.split(","):
@@ -63,11 +63,11 @@ def asked_phases(text: str) -> tuple[Stretch, ...]:
             raise VtopError(f"--phase {word.strip()!r}: write FROM-TO or NAME=FROM-TO, such as 0:30-2:10")
         if end_s <= begin_s:
             raise VtopError(f"--phase {word.strip()!r}: it ends before it begins")
-        found.append(Stretch(name or f"{units.clock(begin_s)}–{units.clock(end_s)}", "asked", begin_s, end_s))
+        found.append(TimeRange(name or f"{units.clock(begin_s)}–{units.clock(end_s)}", "asked", begin_s, end_s))
     return tuple(found)
 
 
-def stretches(session: Session, asked: Sequence[Stretch] = ()) -> tuple[Stretch, ...]:
+def ranges(session: Session, asked: Sequence[TimeRange] = ()) -> tuple[TimeRange, ...]:
     """The phases of a session, in order; none where no request ran. Raises VtopError for one beyond its end."""
     if asked:
         if (late := next((one for one in asked if one.end_s > session.end_s + 1), None)) is not None:
@@ -80,17 +80,17 @@ def stretches(session: Session, asked: Sequence[Stretch] = ()) -> tuple[Stretch,
         return ()
     marked = [mark for mark in session.marks("mark") if busy[0] < mark.at_s < busy[1]]
     if not marked:
-        return (Stretch("all requests", "activity", *busy),)
+        return (TimeRange("all requests", "activity", *busy),)
     names = ["before the first mark", *(mark.text for mark in marked)]
     edges = [busy[0], *(mark.at_s for mark in marked), busy[1]]
     return tuple(
-        Stretch(name, "mark", begin_s, end_s)
+        TimeRange(name, "mark", begin_s, end_s)
         for name, begin_s, end_s in zip(names, edges, edges[1:], strict=False)
         if end_s > begin_s
     )
 
 
-def _of_load(session: Session) -> tuple[Stretch, ...]:
+def _of_load(session: Session) -> tuple[TimeRange, ...]:
     found = []
     phases = list(session.load.phases.items())
     following: list[float | None] = [phase.begin.t for _, phase in phases[1:]]
@@ -98,42 +98,43 @@ def _of_load(session: Session) -> tuple[Stretch, ...]:
         _, end = phase.state(session.end_s)
         end_s = end.t if end is not None else session.end_s if next_s is None else next_s
         begin_s = min(phase.settled_s(end_s), end_s)
-        found.append(Stretch(phase.begin.spec, "load", begin_s, end_s, number, next_s))
+        found.append(TimeRange(phase.begin.spec, "load", begin_s, end_s, number, next_s))
     return tuple(found)
 
 
 def activity(servers: Sequence[ServerHistory]) -> tuple[float, float] | None:
-    """From the page before requests first ran or waited to the first page after they last did; None: they never did."""
+    """From the scrape before requests first ran or waited to the first scrape after they last did; None: they never
+    did."""
     begins, ends = [], []
     for server in servers:
-        pages = [page for page in server.progress if page > 0]
+        scrapes = [scrape for scrape in server.progress if scrape > 0]
         for quantity in (Quantity.RUNNING, Quantity.WAITING):
-            pages += _positive(server.total(quantity), len(server.at_s) - 1)
-        if pages:
-            begins.append(server.at_s[max(0, min(pages) - 1)])
-            ends.append(server.at_s[min(max(pages) + 1, len(server.at_s) - 1)])
+            scrapes += _positive(server.total(quantity), len(server.at_s) - 1)
+        if scrapes:
+            begins.append(server.at_s[max(0, min(scrapes) - 1)])
+            ends.append(server.at_s[min(max(scrapes) + 1, len(server.at_s) - 1)])
     return (min(begins), max(ends)) if begins else None
 
 
 def _positive(track: Track | None, last: int) -> list[int]:
-    """The first and the last page of each stretch in which a number is above 0."""
+    """The first and the last scrape of each stretch in which a number is above 0."""
     if track is None:
         return []
-    until = [page - 1 for page in track.page[1:]] + [last]
-    spans = zip(track.page, until, track.value, strict=True)
-    return [page for first, end, value in spans if value > 0 for page in (first, end)]
+    until = [scrape - 1 for scrape in track.scrape[1:]] + [last]
+    spans = zip(track.scrape, until, track.value, strict=True)
+    return [scrape for first, end, value in spans if value > 0 for scrape in (first, end)]
 
 
 class Pages:
-    """The pages of all servers in order of time, to find the instant to ask at."""
+    """The scrapes of all servers in order of time, to find the instant to ask at."""
 
     def __init__(self, servers: Sequence[ServerHistory]) -> None:
-        pages = sorted((at_s, t) for server in servers for at_s, t in zip(server.at_s, server.t, strict=True))
-        self.at_s = [at_s for at_s, _ in pages]
-        self._t = [t for _, t in pages]
+        scrapes = sorted((at_s, t) for server in servers for at_s, t in zip(server.at_s, server.t, strict=True))
+        self.at_s = [at_s for at_s, _ in scrapes]
+        self._t = [t for _, t in scrapes]
 
     def covering(self, begin_s: float, end_s: float, until_s: float | None = None) -> Question | None:
-        """All of a stretch: from the first page in it to the first after it, where that lies before `until_s`."""
+        """All of a stretch: from the first scrape in it to the first after it, where that lies before `until_s`."""
         first = bisect_left(self.at_s, begin_s - 1e-9)
         last = min(bisect_left(self.at_s, end_s - 1e-9), len(self.at_s) - 1)
         if until_s is not None and last >= 0 and self.at_s[last] >= until_s:

@@ -73,7 +73,7 @@ def _sections(report: Report, number: int) -> list[Section]:
         ("counters", "Counters against each other", [tables.counters(report)]),
         ("figures", "Figures", _figures(report, number)),
         ("next", "What to try next", _steps(report)),
-        ("events", "What happened", [_happenings(report)]),
+        ("events", "What happened", [_event_log(report)]),
     ]
     for key, title, blocks in made:
         there = tuple(block for block in blocks if block is not None)
@@ -107,10 +107,8 @@ def _steps(report: Report) -> list[Block | None]:
     return blocks
 
 
-def _happenings(report: Report) -> Table | None:
+def _event_log(report: Report) -> Table | None:
     rows = tuple(
-        (units.clock(one.at_s), one.kind, one.text)
-        for one in report.happenings
-        if one.kind not in ("preemption", "end")
+        (units.clock(one.at_s), one.kind, one.text) for one in report.event_log if one.kind not in ("preemption", "end")
     )
     return Table("Events", ("at", "kind", "what"), rows, words=(1, 2)) if rows else None

@@ -48,7 +48,7 @@ def phases(report: Report) -> Table:
     columns = [(title, cells) for title, cells in columns if title not in RARE or {*cells} - {units.UNKNOWN}]
     rows = tuple(zip((phase.label for phase, _, _ in known), *(cells for _, cells in columns), strict=True))
     notes = [
-        "* median over the pages (readings) of the steady part, the middle 60 % of a phase; all else is of the whole "
+        "* median over the scrapes (readings) of the steady part, the middle 60 % of a phase; all else is of the whole "
         "phase, without its warm-up.",
         "Queue, prefill and frontend are means of the requests that finished; they add up. Network is what the client "
         "saw beyond them.",
@@ -60,8 +60,8 @@ def phases(report: Report) -> Table:
         notes.append("ITL p99.99 needs 46,050 gaps, of the server's histogram too.")
     if any(of.itl_is_chunks for _, of, _ in known):
         notes.append("ITL: some chunks held more tokens than the server says; these gaps are between chunks.")
-    if len(report.cards) > 1:
-        notes.append("Power: the sum of the cards' means.")
+    if len(report.devices) > 1:
+        notes.append("Power: the sum of the GPUs' means.")
     return Table("Phase by phase", ("phase", *(title for title, _ in columns)), rows, tuple(notes))
 
 
@@ -78,9 +78,9 @@ def windows(report: Report) -> Table:
                 phase.label,
                 phase.name,
                 _span(of.begin_s, of.end_s),
-                f"{of.pages:,}",
+                f"{of.scrapes:,}",
                 _span(steady.begin_s, steady.end_s) if steady is not None else units.UNKNOWN,
-                f"{steady.pages:,}" if steady is not None else units.UNKNOWN,
+                f"{steady.scrapes:,}" if steady is not None else units.UNKNOWN,
                 units.count(of.parts.n),
                 _n(of.ttft),
                 _n(of.itl),
@@ -88,7 +88,7 @@ def windows(report: Report) -> Table:
             )
         )
     head = (
-        "phase", "what it is", "window", "pages", "steady part", "its pages", "n finished", "n TTFT", "n ITL",
+        "phase", "what it is", "window", "scrapes", "steady part", "its scrapes", "n finished", "n TTFT", "n ITL",
         "readings",
     )  # fmt: skip
     whose = sorted({of.ttft.whose for phase in report.phases if (of := phase.whole) is not None and of.ttft})
@@ -116,8 +116,8 @@ def account(report: Report) -> Table | None:
     lengths = sorted({of.account.lengths_from for of in known if of.account.lengths_from is not None})
     notes = (
         "Expected peak: requests × the blocks of a request at its end; expected mean: half way through its output. "
-        "Peak is held against the highest page of the steady part, mean against the median page; apart in points of a "
-        "per cent.",
+        "Peak is held against the highest scrape of the steady part, mean against the median one; apart in points of "
+        "a per cent.",
         f"Lengths from {' and '.join(lengths)}; a pool of {units.count(known[0].kv.pool_tokens)} tokens. Need: of all "
         "in flight; fit: how many of that length the pool holds.",
     )
@@ -221,7 +221,7 @@ def work(report: Report) -> Table | None:
     )  # fmt: skip
     notes = (
         "Stolen: the share of a request's decoding that went to the prefill and recomputing of others.",
-        "MFU and bandwidth: of the card's dense peaks, by the counters of --enable-mfu-metrics.",
+        "MFU and bandwidth: of the GPU's dense peaks, by the counters of --enable-mfu-metrics.",
     )
     return Table("Where the time and the energy went", head, rows, notes)
 

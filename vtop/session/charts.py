@@ -1,8 +1,8 @@
 """The columns of the charts: one time axis for all of them.
 
 Column boundaries stand at whole multiples of the column's width of session time, so what was drawn once stays where
-it is and what it is; the newest column is the latest complete one (only a page that was given up and comes all the
-same still fills its columns). A gauge shows the highest value on the pages of
+it is and what it is; the newest column is the latest complete one (only a scrape that was given up and comes all the
+same still fills its columns). A gauge shows the highest value on the scrapes of
 a column, so that no spike is lost; a rate is the exact mean over the column. What lies in a gap is left out, and a
 column with nothing else is None.
 """
@@ -14,9 +14,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 
 from vtop.metrics.vllm import Quantity
-from vtop.session.frame.charts import Charts, Happening, Points
+from vtop.session.frame.charts import Charts, LoggedEvent, Points
 from vtop.session.frame.frame import View
-from vtop.session.history.gpus import CardHistory
+from vtop.session.history.gpus import GpuHistory
 from vtop.session.history.server import GAP_INTERVALS, ServerHistory
 from vtop.session.history.tracks import HistogramTrack, Track
 from vtop.session.latency.ttft import parts_of
@@ -27,14 +27,14 @@ _Sums = tuple[float, float]  # sum, count
 
 
 class Columns:
-    """The pages of one server that lie at the column boundaries, looked up once for all its charts."""
+    """The scrapes of one server that lie at the column boundaries, looked up once for all its charts."""
 
     def __init__(self, server: ServerHistory, now_s: float, edges: Sequence[float]) -> None:
         self.server = server
         self.edges = edges
         self.count = len(edges) - 1
         self.last = server.visible(now_s) - 1
-        self.pages = [bisect_right(server.at_s, edge, 0, self.last + 1) - 1 for edge in edges]
+        self.scrapes = [bisect_right(server.at_s, edge, 0, self.last + 1) - 1 for edge in edges]
         self._known_s = [self._known(edges[k], edges[k + 1]) for k in range(self.count)]
 
     def highest(self, track: Track | None) -> list[float | None]:
@@ -42,8 +42,8 @@ class Columns:
             return [None] * self.count
         points = []
         for k, known_s in enumerate(self._known_s):
-            first, last = self.pages[k] + 1, self.pages[k + 1]
-            # without a page of its own the one before still holds
+            first, last = self.scrapes[k] + 1, self.scrapes[k + 1]
+            # without a scrape of its own the one before still holds
             points.append(track.high(min(first, last), last) if known_s > 0 and last >= 0 else None)
         return points
 
@@ -51,13 +51,13 @@ class Columns:
         """Mean growth per second in each column."""
         if track is None:
             return [None] * self.count
-        at_edges = [self._at(track, edge, page) for edge, page in zip(self.edges, self.pages, strict=True)]
+        at_edges = [self._at(track, edge, scrape) for edge, scrape in zip(self.edges, self.scrapes, strict=True)]
         rates: list[float | None] = []
         for k, known_s in enumerate(self._known_s):
             begin, end, from_s = at_edges[k], at_edges[k + 1], self.edges[k]
-            first = self.pages[k] + 1
-            if begin is None and end is not None and first <= self.pages[k + 1]:  # it begins in this column
-                begin, from_s = track.base(first, self.pages[k + 1]), self.server.at_s[first]
+            first = self.scrapes[k] + 1
+            if begin is None and end is not None and first <= self.scrapes[k + 1]:  # it begins in this column
+                begin, from_s = track.base(first, self.scrapes[k + 1]), self.server.at_s[first]
                 if track.at(first) is not None:
                     known_s = self._known(from_s, self.edges[k + 1])  # noqa: PLW2901 - less of it is known
             if begin is None or end is None or known_s < _WORTH_A_COLUMN * (self.edges[k + 1] - self.edges[k]):
@@ -67,50 +67,54 @@ class Columns:
         return rates
 
     def level(self, track: Track | None) -> list[float | None]:
-        """A counter's growth since the first page, at the end of each column."""
+        """A counter's growth since the first scrape, at the end of each column."""
         begin = track.base(0, self.last) if track is not None else None
         if track is None or begin is None:
             return [None] * self.count
         levels: list[float | None] = []
-        for known_s, page in zip(self._known_s, self.pages[1:], strict=True):
-            value = track.at(page) if known_s > 0 and page >= 0 else None
+        for known_s, scrape in zip(self._known_s, self.scrapes[1:], strict=True):
+            value = track.at(scrape) if known_s > 0 and scrape >= 0 else None
             levels.append(value - begin if value is not None else None)
         return levels
 
     def steps(self, track: Track | None) -> list[float | None]:
         """How much a counter rose in each column; what it rose in a gap is the next column's."""
-        before = track.base(max(self.pages[0], 0), self.last) if track is not None else None
+        before = track.base(max(self.scrapes[0], 0), self.last) if track is not None else None
         if track is None or before is None:
             return [None] * self.count
         steps: list[float | None] = []
-        for known_s, page in zip(self._known_s, self.pages[1:], strict=True):
-            value = track.at(page) if known_s > 0 and page >= 0 else None
+        for known_s, scrape in zip(self._known_s, self.scrapes[1:], strict=True):
+            value = track.at(scrape) if known_s > 0 and scrape >= 0 else None
             steps.append(value - before if value is not None else None)
             before = value if value is not None else before
         return steps
 
     def sums(self, track: HistogramTrack | None) -> list[_Sums | None]:
-        """For each column (sum, count) of what was observed between the pages at its edges."""
+        """For each column (sum, count) of what was observed between the scrapes at its edges."""
         if track is None:
             return [None] * self.count
-        places = [track.place(page) for page in self.pages]
+        places = [track.place(scrape) for scrape in self.scrapes]
         from_first = track.place(0)
         return [
-            track.sums_between(places[k] if self.pages[k] >= 0 else from_first, places[k + 1]) if known_s > 0 else None
+            track.sums_between(places[k] if self.scrapes[k] >= 0 else from_first, places[k + 1])
+            if known_s > 0
+            else None
             for k, known_s in enumerate(self._known_s)
         ]
 
     def grown(self, track: Track | None) -> list[float | None]:
-        """For each column a counter's growth between the pages at its edges: of the same steps as `sums`."""
+        """For each column a counter's growth between the scrapes at its edges: of the same steps as `sums`."""
         if track is None:
             return [None] * self.count
         return [
-            track.grown(max(self.pages[k], 0), self.pages[k + 1]) if known_s > 0 and self.pages[k + 1] >= 0 else None
+            track.grown(max(self.scrapes[k], 0), self.scrapes[k + 1])
+            if known_s > 0 and self.scrapes[k + 1] >= 0
+            else None
             for k, known_s in enumerate(self._known_s)
         ]
 
     def _known(self, begin_s: float, end_s: float) -> float:
-        """Seconds of a stretch that lie between pages and outside gaps."""
+        """Seconds of a stretch that lie between scrapes and outside gaps."""
         if self.last < 0:
             return 0.0
         begin_s, end_s = max(begin_s, self.server.at_s[0]), min(end_s, self.server.at_s[self.last])
@@ -120,24 +124,24 @@ class Columns:
         known_s -= sum(stop - start for start, stop in self.server.gap_s(begin_s, end_s))
         return known_s if known_s > 1e-9 else 0.0
 
-    def _at(self, track: Track, instant: float, page: int) -> float | None:
-        """A counter at an instant, on the straight line between the pages around it."""
-        value = track.at(page) if page >= 0 else None
-        if value is None or page >= self.last:
+    def _at(self, track: Track, instant: float, scrape: int) -> float | None:
+        """A counter at an instant, on the straight line between the scrapes around it."""
+        value = track.at(scrape) if scrape >= 0 else None
+        if value is None or scrape >= self.last:
             return value
-        after = track.at(page + 1)
+        after = track.at(scrape + 1)
         if after is None or after == value:
             return value
         at_s = self.server.at_s
-        return value + (after - value) * (instant - at_s[page]) / (at_s[page + 1] - at_s[page])
+        return value + (after - value) * (instant - at_s[scrape]) / (at_s[scrape + 1] - at_s[scrape])
 
     def _grown_in_gaps(self, track: Track, begin_s: float, end_s: float) -> float:
         grown = 0.0
         for start, stop in self.server.gap_s(begin_s, end_s):
             ends = []
             for instant in (start, stop):
-                page = bisect_right(self.server.at_s, instant, 0, self.last + 1) - 1
-                ends.append(self._at(track, instant, page))
+                scrape = bisect_right(self.server.at_s, instant, 0, self.last + 1) - 1
+                ends.append(self._at(track, instant, scrape))
             if ends[0] is not None and ends[1] is not None:
                 grown += ends[1] - ends[0]
         return grown
@@ -145,13 +149,13 @@ class Columns:
 
 def charts(
     servers: Sequence[ServerHistory],
-    cards: CardHistory,
-    marks: Sequence[Happening],
+    devices: GpuHistory,
+    marks: Sequence[LoggedEvent],
     now_s: float,
     view: View,
 ) -> Charts:
     column_s = view.window_s / view.columns
-    newest = math.floor(_seen_until(servers, cards, now_s) / column_s + 1e-9)  # columns are numbered from instant 0
+    newest = math.floor(_seen_until(servers, devices, now_s) / column_s + 1e-9)  # columns are numbered from instant 0
     edges = [(newest - view.columns + k) * column_s for k in range(view.columns + 1)]
     columns = [Columns(server, now_s, edges) for server in servers]
 
@@ -179,26 +183,26 @@ def charts(
         queue_s=queue_s,
         prefill_s=prefill_s,
         frontend_s=frontend_s,
-        power_w=_cards(cards, cards.power_w, now_s, edges),
-        sm_mhz=_cards(cards, cards.sm_mhz, now_s, edges),
-        temp_c=_cards(cards, cards.temp_c, now_s, edges),
+        power_w=_devices(devices, devices.power_w, now_s, edges),
+        sm_mhz=_devices(devices, devices.sm_mhz, now_s, edges),
+        temp_c=_devices(devices, devices.temp_c, now_s, edges),
         marks=_marks(marks, edges),
     )
 
 
-def _seen_until(servers: Sequence[ServerHistory], cards: CardHistory, now_s: float) -> float:
-    """The instant up to which nothing new is to come: the latest page, or as far back as a page may still be waited
-    for, of the server that is furthest behind; likewise of the cards."""
+def _seen_until(servers: Sequence[ServerHistory], devices: GpuHistory, now_s: float) -> float:
+    """The instant up to which nothing new is to come: the latest scrape, or as far back as a scrape may still be waited
+    for, of the server that is furthest behind; likewise of the GPUs."""
     latest = []
     for server in servers:
-        pages = server.visible(now_s)
-        if pages:
-            latest.append(max(server.at_s[pages - 1], now_s - server.patience_s(pages - 1)))
+        scrapes = server.visible(now_s)
+        if scrapes:
+            latest.append(max(server.at_s[scrapes - 1], now_s - server.patience_s(scrapes - 1)))
         else:
             latest.append(now_s - GAP_INTERVALS * server.interval_s)
-    readings = cards.visible(now_s)
+    readings = devices.visible(now_s)
     if readings:
-        latest.append(max(cards.at_s[readings - 1], now_s - cards.patience_s))
+        latest.append(max(devices.at_s[readings - 1], now_s - devices.patience_s))
     return min(latest, default=now_s)
 
 
@@ -252,7 +256,7 @@ def _added(found: Iterable[_Sums | None]) -> _Sums | None:
     return (sum(total for total, _ in known), sum(count for _, count in known)) if known else None
 
 
-def _cards(history: CardHistory, track: Track, now_s: float, edges: Sequence[float]) -> Points:
+def _devices(history: GpuHistory, track: Track, now_s: float, edges: Sequence[float]) -> Points:
     """The highest reading in each column."""
     readings = history.visible(now_s)
     at_edges = [bisect_right(history.at_s, edge, 0, readings) - 1 for edge in edges]
@@ -265,9 +269,9 @@ def _cards(history: CardHistory, track: Track, now_s: float, edges: Sequence[flo
     return tuple(points)
 
 
-def _marks(happenings: Sequence[Happening], edges: Sequence[float]) -> tuple[tuple[int, str], ...]:
+def _marks(event_log: Sequence[LoggedEvent], edges: Sequence[float]) -> tuple[tuple[int, str], ...]:
     return tuple(
-        (bisect_left(edges, happening.at_s) - 1, happening.kind)
-        for happening in happenings
-        if edges[0] < happening.at_s <= edges[-1]
+        (bisect_left(edges, logged.at_s) - 1, logged.kind)
+        for logged in event_log
+        if edges[0] < logged.at_s <= edges[-1]
     )

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from vtop import units
-from vtop.session.frame.charts import Happening
-from vtop.session.kv.preemption_detector import Stair, Step
+from vtop.session.frame.charts import LoggedEvent
+from vtop.session.kv.preemption_detector import PreemptionDetector, Step
 
 MARKED = ("restart", "outage", "mark")  # kinds that stand in the charts
 
@@ -18,12 +18,12 @@ MARKED = ("restart", "outage", "mark")  # kinds that stand in the charts
 class _Preempted:
     """A step of the stair that nobody has looked at yet: put into words when it is shown."""
 
-    stair: Stair
+    detector: PreemptionDetector
     step: Step
     who: str
 
-    def told(self) -> Happening:
-        event = self.stair.event(self.step)
+    def told(self) -> LoggedEvent:
+        event = self.detector.event(self.step)
         words = f"{self.who}preempted {units.count(self.step.added)}"
         if event.kv_before_ratio is not None:
             words += f", KV {units.percent(event.kv_before_ratio)} → {units.percent(event.kv_after_ratio)}"
@@ -31,25 +31,25 @@ class _Preempted:
             words += f", running {units.count(event.running_before)} → {units.count(event.running_after)}"
         if event.freed_tokens is not None:
             words += f", {units.count(event.freed_tokens)} tokens freed"
-        return Happening(event.at_s, "preemption", words)
+        return LoggedEvent(event.at_s, "preemption", words)
 
 
-class Story:
+class EventLog:
     """Happenings, each with the t from which it is known."""
 
     def __init__(self) -> None:
-        self._all: list[tuple[float, Happening | _Preempted]] = []
-        self._marks: list[tuple[float, Happening]] = []
+        self._all: list[tuple[float, LoggedEvent | _Preempted]] = []
+        self._marks: list[tuple[float, LoggedEvent]] = []
 
-    def add(self, t: float, happening: Happening) -> None:
-        self._all.append((t, happening))
-        if happening.kind in MARKED:
-            self._marks.append((t, happening))
+    def add(self, t: float, logged: LoggedEvent) -> None:
+        self._all.append((t, logged))
+        if logged.kind in MARKED:
+            self._marks.append((t, logged))
 
-    def preempted(self, t: float, stair: Stair, step: Step, who: str) -> None:
-        self._all.append((t, _Preempted(stair, step, who)))
+    def preempted(self, t: float, detector: PreemptionDetector, step: Step, who: str) -> None:
+        self._all.append((t, _Preempted(detector, step, who)))
 
-    def known(self, now_s: float, most: int | None = None) -> tuple[Happening, ...]:
+    def known(self, now_s: float, most: int | None = None) -> tuple[LoggedEvent, ...]:
         """By an instant; the latest `most` of it."""
         seen = _seen(self._all, now_s)
         shown = []
@@ -61,7 +61,7 @@ class Story:
             shown.append(one)
         return tuple(shown)
 
-    def marks(self, now_s: float | None = None) -> tuple[Happening, ...]:
+    def marks(self, now_s: float | None = None) -> tuple[LoggedEvent, ...]:
         """Those that stand in the charts, as known by an instant; all of them without one."""
         many = len(self._marks) if now_s is None else _seen(self._marks, now_s)
         return tuple(one for _, one in self._marks[:many])

@@ -30,8 +30,8 @@ from vtop.session import charts
 from vtop.session.bottleneck import queueing, status
 from vtop.session.bottleneck.evidence import pressure
 from vtop.session.bottleneck.verdict import verdict
-from vtop.session.event_log import Story
-from vtop.session.frame.charts import Happening
+from vtop.session.event_log import EventLog
+from vtop.session.frame.charts import LoggedEvent
 from vtop.session.frame.frame import Frame, View
 from vtop.session.frame.load import LoadPart
 from vtop.session.frame.requests import Preemption, Requests
@@ -40,18 +40,18 @@ from vtop.session.frame.values import Count
 from vtop.session.frame.verdict import Pressure
 from vtop.session.hardware import energy, roofline
 from vtop.session.history import server_config
-from vtop.session.history.gpus import CardHistory
+from vtop.session.history.gpus import GpuHistory
 from vtop.session.history.server import ServerHistory
-from vtop.session.history.window import Stretch, Window, window
+from vtop.session.history.window import ScrapeRange, Window, window
 from vtop.session.kv import occupancy, pool, preemptions
-from vtop.session.kv.preemption_detector import Stair
+from vtop.session.kv.preemption_detector import PreemptionDetector
 from vtop.session.latency import itl_tail, latencies, load_scaling, ttft
 from vtop.session.load import client_ttft
 from vtop.session.load.load import LoadHistory, ended_words, target_words
 from vtop.session.recompute import recompute, wall_clock
 from vtop.session.recompute.write_fit import WriteFit
 
-HAPPENINGS_SHOWN = 200
+EVENTS_SHOWN = 200
 
 # which server's status speaks for the session, gravest first
 _GRAVITY = ("down", "unhealthy", "blind", "frozen", "waiting", "busy", "idle")
@@ -65,13 +65,13 @@ class Session:
         self.end_s = 0.0  # of the latest line
         self.finished = False
         self.servers = [ServerHistory(target, start.interval_s) for target in start.servers]
-        self.cards = CardHistory(start.interval_s)
+        self.gpus = GpuHistory(start.interval_s)
         self.load = LoadHistory()
-        self._stairs = {server: Stair(server, number) for number, server in enumerate(self.servers)}
+        self._detectors = {server: PreemptionDetector(server, number) for number, server in enumerate(self.servers)}
         self._fits = {server: WriteFit(server) for server in self.servers}
-        self._idle_power = energy.IdlePower(self.servers, self.cards)
-        self._ladder = load_scaling.Ladder(self.servers, self.load)
-        self._story = Story()
+        self._idle_power = energy.IdlePower(self.servers, self.gpus)
+        self._load_scaling = load_scaling.LoadScaling(self.servers, self.load)
+        self._log = EventLog()
 
     # --- what happened -------------------------------------------------------------------------------------------
 
@@ -82,7 +82,7 @@ class Session:
                 if self._known(event.server):
                     self._apply_scrape(event)
             case Gpu():
-                self.cards.apply(event)
+                self.gpus.apply(event)
             case Request():
                 self.load.apply_request(event)
             case Load():
@@ -96,14 +96,14 @@ class Session:
                 if self._known(event.server):
                     self._apply_identity(event)
             case Mark():
-                self._happen(event.t, event.t, "mark", event.text or "mark")
+                self._log_event(event.t, event.t, "mark", event.text or "mark")
             case Note():
                 if event.source == "gpu":
-                    self.cards.apply_note(event)
-                self._happen(event.t, event.t, "note", event.text)
+                    self.gpus.apply_note(event)
+                self._log_event(event.t, event.t, "note", event.text)
             case End():
                 self.finished = True
-                self._happen(event.t, event.t, "end", f"end: {event.reason}")
+                self._log_event(event.t, event.t, "end", f"end: {event.reason}")
             case _:
                 pass  # the start is known; what an unknown event means is not
 
@@ -111,55 +111,57 @@ class Session:
         server = self.servers[scrape.server]
         who = self._who(scrape.server)
         broken = server.broken_since_s
-        page = len(server.t)
+        index = len(server.t)
         restarted = server.apply_scrape(scrape)
-        if page == 0:
-            self._happen(scrape.t, scrape.at_s, "start", f"{who}first page: {units.bytes_(scrape.bytes)}")
+        if index == 0:
+            self._log_event(scrape.t, scrape.at_s, "start", f"{who}first scrape: {units.bytes_(scrape.bytes)}")
         elif broken is not None:
-            self._happen(scrape.t, scrape.at_s, "back", f"{who}back after {units.seconds(scrape.at_s - broken)}")
+            self._log_event(scrape.t, scrape.at_s, "back", f"{who}back after {units.seconds(scrape.at_s - broken)}")
         if restarted:
-            self._happen(scrape.t, scrape.at_s, "restart", f"{who}the server restarted: its counters began anew")
-        changed = page and server.health.page[-1] == page
-        before, now = server.health.at(page - 1) if changed else scrape.health, scrape.health
+            self._log_event(scrape.t, scrape.at_s, "restart", f"{who}the server restarted: its counters began anew")
+        changed = index and server.health.scrape[-1] == index
+        before, now = server.health.at(index - 1) if changed else scrape.health, scrape.health
         if before != now and now is not None and before is not None:
             kind, word = ("back", "healthy again") if now == 200 else ("unhealthy", f"/health says {now or 'nothing'}")
-            self._happen(scrape.t, scrape.at_s, kind, who + word)
-        if scrape.bad_lines and not (page and server.bad_lines.at(page - 1)):
+            self._log_event(scrape.t, scrape.at_s, kind, who + word)
+        if scrape.bad_lines and not (index and server.bad_lines.at(index - 1)):
             lines = "1 line" if scrape.bad_lines == 1 else f"{scrape.bad_lines} lines"
-            self._happen(scrape.t, scrape.at_s, "note", f"{who}{lines} of /metrics not understood: {scrape.first_bad}")
-        stair = self._stairs[server]
-        for step in stair.take(page):
-            self._story.preempted(scrape.t, stair, step, who)
-        if page and not restarted:
-            self._note_vanished(server, scrape, page, who)
+            self._log_event(
+                scrape.t, scrape.at_s, "note", f"{who}{lines} of /metrics not understood: {scrape.first_bad}"
+            )
+        detector = self._detectors[server]
+        for step in detector.take(index):
+            self._log.preempted(scrape.t, detector, step, who)
+        if index and not restarted:
+            self._note_vanished(server, scrape, index, who)
 
-    def _note_vanished(self, server: ServerHistory, scrape: Scrape, page: int, who: str) -> None:
-        """All requests gone at once and none of them finished. Of a single one a page cannot tell: it is no atomic
+    def _note_vanished(self, server: ServerHistory, scrape: Scrape, index: int, who: str) -> None:
+        """All requests gone at once and none of them finished. Of a single one a scrape cannot tell: it is no atomic
         snapshot."""
         running, waiting = server.total(Quantity.RUNNING), server.total(Quantity.WAITING)
-        if running is None or waiting is None or running.page[-1] != page or running.at(page) or waiting.at(page):
+        if running is None or waiting is None or running.scrape[-1] != index or running.at(index) or waiting.at(index):
             return
-        before = running.at(page - 1) or 0.0
+        before = running.at(index - 1) or 0.0
         finished = [server.total(Quantity.FINISHED, part) for part in server.parts(Quantity.FINISHED)]
-        grown = [track.grown(page - 1, page) for track in finished if track is not None]
+        grown = [track.grown(index - 1, index) for track in finished if track is not None]
         if before >= 2 and grown and not any(grown):
             why = "aborted, cancelled by their clients, or the engine was put to sleep"
-            self._happen(scrape.t, scrape.at_s, "note", f"{who}{before:.0f} requests vanished unfinished: {why}")
+            self._log_event(scrape.t, scrape.at_s, "note", f"{who}{before:.0f} requests vanished unfinished: {why}")
 
     def _apply_identity(self, identity: Identity) -> None:
         known = self.servers[identity.server].identities
         before = next((one for one in reversed(known) if one.flags is not None), None)
         known.append(identity)
         for said in server_config.changed(before, identity) if before is not None else ():
-            self._happen(identity.t, identity.t, "flags", self._who(identity.server) + said)
+            self._log_event(identity.t, identity.t, "flags", self._who(identity.server) + said)
 
     def _apply_outage(self, outage: Outage) -> None:
         server = self.servers[outage.server]
         first = server.broken_since_s is None
         server.apply_outage(outage)
         if first and len(server.t):
-            said = f"{self._who(outage.server)}no page: {outage.detail or outage.reason}"
-            self._happen(outage.t, outage.at_s, "outage", said)
+            said = f"{self._who(outage.server)}no scrape: {outage.detail or outage.reason}"
+            self._log_event(outage.t, outage.at_s, "outage", said)
 
     def _apply_load(self, load: Load) -> None:
         self.load.apply_load(load)
@@ -172,10 +174,10 @@ class Session:
                 text = target_words(load)
             case _:
                 text = ended_words(load, self.load.phases[load.phase].seen(load.t))
-        self._happen(load.t, load.t, "phase", text)
+        self._log_event(load.t, load.t, "phase", text)
 
-    def _happen(self, t: float, at_s: float, kind: str, text: str) -> None:
-        self._story.add(t, Happening(at_s, kind, text))
+    def _log_event(self, t: float, at_s: float, kind: str, text: str) -> None:
+        self._log.add(t, LoggedEvent(at_s, kind, text))
 
     def _who(self, server: int) -> str:
         return f"{self.start.servers[server].url}: " if len(self.servers) > 1 else ""
@@ -186,100 +188,100 @@ class Session:
     # --- what there is to see ------------------------------------------------------------------------------------
 
     def frame(self, now_s: float, view: View = View()) -> Frame:  # noqa: B008 - frozen
-        pages = window(self.servers, now_s, view.window_s)
-        happenings = self.happenings(now_s, HAPPENINGS_SHOWN)
-        gpus = self.cards.part(now_s, view.window_s, local=any(target.local for target in self.start.servers))
+        scrapes = window(self.servers, now_s, view.window_s)
+        event_log = self.event_log(now_s, EVENTS_SHOWN)
+        gpus = self.gpus.part(now_s, view.window_s, local=any(target.local for target in self.start.servers))
         servers = tuple(self._server(index, now_s) for index in range(len(self.servers)))
-        waiting = pages.gauge(Quantity.WAITING)
-        preempted = pages.count(Quantity.PREEMPTIONS)
-        present = self._present(pages, now_s, servers, view)
+        waiting = scrapes.gauge(Quantity.WAITING)
+        preempted = scrapes.count(Quantity.PREEMPTIONS)
+        present = self._present(scrapes, now_s, servers, view)
         frame = Frame(
             now_s=now_s,
             unix_s=self.start.unix_s + now_s,
             start_unix_s=self.start.unix_s,
             interval_s=self.start.interval_s,
-            window_s=pages.seconds,
+            window_s=scrapes.seconds,
             asked_window_s=view.window_s,
             status=_gravest(servers),
             origin=self.start.origin,
             servers=servers,
-            engines=_engines(pages, self.servers),
+            engines=_engines(scrapes, self.servers),
             requests=Requests(
-                running=pages.gauge(Quantity.RUNNING),
+                running=scrapes.gauge(Quantity.RUNNING),
                 waiting=waiting,
-                waiting_by_reason=pages.by_part(Quantity.WAITING_BY_REASON, pages.now),
-                finished=pages.count_of_parts(Quantity.FINISHED),
-                finished_by_reason=pages.by_part(Quantity.FINISHED, pages.delta),
-                rejected=pages.count_of_parts(Quantity.REJECTED),
+                waiting_by_reason=scrapes.by_part(Quantity.WAITING_BY_REASON, scrapes.now),
+                finished=scrapes.count_of_parts(Quantity.FINISHED),
+                finished_by_reason=scrapes.by_part(Quantity.FINISHED, scrapes.delta),
+                rejected=scrapes.count_of_parts(Quantity.REJECTED),
             ),
-            kv=pool.kv(pages, now_s),
-            prompt_tokens=pages.count(Quantity.PROMPT_TOKENS),
-            generation_tokens=pages.count(Quantity.GENERATION_TOKENS),
-            iteration=latencies.iteration(pages),
-            ttft=ttft.ttft(pages, waiting, present),
-            latencies=latencies.latencies(pages),
-            prefix_cache=latencies.prefix_cache(pages, preempted.in_window),
-            preemption=_preemption(pages, preempted),
+            kv=pool.kv(scrapes, now_s),
+            prompt_tokens=scrapes.count(Quantity.PROMPT_TOKENS),
+            generation_tokens=scrapes.count(Quantity.GENERATION_TOKENS),
+            iteration=latencies.iteration(scrapes),
+            ttft=ttft.ttft(scrapes, waiting, present),
+            latencies=latencies.latencies(scrapes),
+            prefix_cache=latencies.prefix_cache(scrapes, preempted.in_window),
+            preemption=_preemption(scrapes, preempted),
             gpus=gpus,
-            happenings=happenings,
-            charts=charts.charts(self.servers, self.cards, self._story.marks(now_s), now_s, view),
+            event_log=event_log,
+            charts=charts.charts(self.servers, self.gpus, self._log.marks(now_s), now_s, view),
             load=self._load(now_s),
         )
-        frame = self._analysed(frame, pages, present)
-        frame = replace(frame, pressure=self._pressure(pages, frame, view))
+        frame = self._analysed(frame, scrapes, present)
+        frame = replace(frame, pressure=self._pressure(scrapes, frame, view))
         return replace(frame, verdict=verdict(frame))
 
-    def happenings(self, now_s: float, most: int | None = None) -> tuple[Happening, ...]:
+    def event_log(self, now_s: float, most: int | None = None) -> tuple[LoggedEvent, ...]:
         """What was known by an instant; the latest `most` of it."""
-        return self._story.known(now_s, most)
+        return self._log.known(now_s, most)
 
     def started_with(self, server: int, now_s: float) -> StartedWith | None:
         """The command of a server as it was known by an instant."""
         known = self.servers[server]
-        card = self.cards.served(known.began_s(now_s, self.start.unix_s), now_s)
-        return server_config.started_with(known.identity(now_s), *(card or (None, None)))
+        device = self.gpus.served(known.began_s(now_s, self.start.unix_s), now_s)
+        return server_config.started_with(known.identity(now_s), *(device or (None, None)))
 
-    def marks(self, kind: str) -> tuple[Happening, ...]:
-        """All happenings of a kind that stand in the charts: restart, outage, mark."""
-        return tuple(one for one in self._story.marks() if one.kind == kind)
+    def marks(self, kind: str) -> tuple[LoggedEvent, ...]:
+        """All logged events of a kind that stand in the charts: restart, outage, mark."""
+        return tuple(one for one in self._log.marks() if one.kind == kind)
 
-    def _present(self, pages: Window, now_s: float, servers: Sequence[ServerPart], view: View) -> Window:
-        """The pages of a window that speak of now: under the load of now, of servers whose data are fresh, and none
+    def _present(self, scrapes: Window, now_s: float, servers: Sequence[ServerPart], view: View) -> Window:
+        """The scrapes of a window that speak of now: under the load of now, of servers whose data are fresh, and none
         where nothing runs or waits any more. Of a `whole` window, which is over, those under its last load."""
-        pages = pages.since(self.load.changed_s(now_s))
+        scrapes = scrapes.since(self.load.changed_s(now_s))
         if view.whole:
-            return pages
+            return scrapes
         fresh = {server for server, part in zip(self.servers, servers, strict=True) if part.status.fresh}
-        pages = Window(tuple(one for one in pages.stretches if one.server in fresh))
-        return pages if pages.now(Quantity.RUNNING) or pages.now(Quantity.WAITING) else Window(())
+        scrapes = Window(tuple(one for one in scrapes.ranges if one.server in fresh))
+        return scrapes if scrapes.now(Quantity.RUNNING) or scrapes.now(Quantity.WAITING) else Window(())
 
-    def _analysed(self, frame: Frame, pages: Window, present: Window) -> Frame:
-        again = recompute.recompute(pages, frame.now_s, self._stairs, self._fits)
+    def _analysed(self, frame: Frame, scrapes: Window, present: Window) -> Frame:
+        again = recompute.recompute(scrapes, frame.now_s, self._detectors, self._fits)
         return replace(
             frame,
-            staircase=preemptions.staircase(pages, self._stairs),
+            staircase=preemptions.staircase(scrapes, self._detectors),
             recompute=again,
-            roofline=roofline.roofline(pages, frame.gpus),
-            tail=itl_tail.tail(pages),
+            roofline=roofline.roofline(scrapes, frame.gpus),
+            tail=itl_tail.tail(scrapes),
             wallclock=wall_clock.wallclock(
-                pages, recomputed_tokens=again.tokens, own_step_s=_own_step_s(frame.load, pages)
+                scrapes, recomputed_tokens=again.tokens, own_step_s=_own_step_s(frame.load, scrapes)
             ),
-            account=occupancy.account(pages, self.servers, self.load, frame.now_s),
-            queueing=queueing.queueing(pages, present.since(self.load.settled_s(frame.now_s))),
-            energy=energy.energy(pages, self.cards, self._idle_power, frame.now_s),
-            growth=load_scaling.growth(self._ladder, frame.ttft, frame.now_s),
-            own_ttft=client_ttft.own_ttft(pages, self.servers, self.load.answered, frame.now_s),
+            account=occupancy.account(scrapes, self.servers, self.load, frame.now_s),
+            queueing=queueing.queueing(scrapes, present.since(self.load.settled_s(frame.now_s))),
+            energy=energy.energy(scrapes, self.gpus, self._idle_power, frame.now_s),
+            growth=load_scaling.growth(self._load_scaling, frame.ttft, frame.now_s),
+            own_ttft=client_ttft.own_ttft(scrapes, self.servers, self.load.answered, frame.now_s),
         )
 
-    def _pressure(self, pages: Window, frame: Frame, view: View) -> Pressure | None:
-        def seats(one: Stretch) -> int | None:
+    def _pressure(self, scrapes: Window, frame: Frame, view: View) -> Pressure | None:
+        def max_num_seqs(one: ScrapeRange) -> int | None:
             server = frame.servers[self.servers.index(one.server)]
-            return server_config.seats(
+            return server_config.max_num_seqs(
                 one.server, one.server.at_s[one.first], frame.now_s, server.started, server.engines
             )
 
         tokens = frame.kv.pool_tokens, frame.account.input_tokens
-        return pressure(pages, self.servers, *tokens, self.load, whole=view.whole, seats=seats)
+        return pressure(scrapes, self.servers, *tokens, self.load, whole=view.whole, max_num_seqs=max_num_seqs)
 
     def _load(self, now_s: float) -> LoadPart | None:
         """vtop's own load, with what the server's prefix cache gave during its phase."""
@@ -287,20 +289,20 @@ class Session:
         if part is None or part.server >= len(self.servers):
             return part
         server = self.servers[part.server]
-        pages = server.visible(now_s)
+        scrapes = server.visible(now_s)
         hits = server.total(Quantity.PREFIX_HITS)
-        first = max(0, bisect_right(server.at_s, part.begin_s, 0, pages) - 1)
-        last = min(pages, bisect_right(server.at_s, part.begin_s + part.elapsed_s, 0, pages) + 1) - 1
+        first = max(0, bisect_right(server.at_s, part.begin_s, 0, scrapes) - 1)
+        last = min(scrapes, bisect_right(server.at_s, part.begin_s + part.elapsed_s, 0, scrapes) + 1) - 1
         return replace(part, prefix_hit_tokens=hits.grown(first, last) if hits is not None and last >= first else None)
 
     def _server(self, index: int, now_s: float) -> ServerPart:
         server = self.servers[index]
-        pages = server.visible(now_s)
-        last = pages - 1
+        scrapes = server.visible(now_s)
+        last = scrapes - 1
         identity = server.identity(now_s)
         began = server.total(Quantity.PROCESS_START)
-        began_s = began.at(last) if began is not None and pages else None
-        bad_lines = server.bad_lines.at(last) if pages else None
+        began_s = began.at(last) if began is not None and scrapes else None
+        bad_lines = server.bad_lines.at(last) if scrapes else None
         read = status.status(server, index, now_s)
         return ServerPart(
             index=index,
@@ -313,9 +315,9 @@ class Session:
             uptime_s=max(0.0, self.start.unix_s + now_s - began_s)
             if began_s is not None and read.kind != "down"
             else None,
-            age_s=now_s - server.at_s[last] if pages else None,
-            took_s=server.took_s[last] if pages else None,
-            page_bytes=server.bytes[last] if pages else None,
+            age_s=now_s - server.at_s[last] if scrapes else None,
+            took_s=server.took_s[last] if scrapes else None,
+            scrape_bytes=server.bytes[last] if scrapes else None,
             bad_lines=int(bad_lines or 0),
             tries=status.tries_since(server, now_s),
             outages=bisect_right(server.broken_t, now_s),
@@ -357,7 +359,7 @@ def _engines(window: Window, servers: Sequence[ServerHistory]) -> tuple[EnginePa
 
 def _own_step_s(load: LoadPart | None, window: Window) -> float | None:
     """Median ITL of vtop's own load, where it ran in the window and its gaps are those of single tokens."""
-    end_s = max((one.server.at_s[one.last] for one in window.stretches), default=0.0)
+    end_s = max((one.server.at_s[one.last] for one in window.ranges), default=0.0)
     if load is None or load.itl_is_chunks or load.begin_s + load.elapsed_s <= end_s - window.seconds:
         return None
     return load.itl.p50_s
@@ -365,7 +367,7 @@ def _own_step_s(load: LoadPart | None, window: Window) -> float | None:
 
 def _preemption(window: Window, count: Count) -> Preemption:
     latest = []
-    for one in window.stretches:
+    for one in window.ranges:
         track = one.server.total(Quantity.PREEMPTIONS)
         rise = track.last_rise(one.last) if track is not None else None
         if rise is not None:

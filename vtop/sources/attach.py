@@ -1,4 +1,4 @@
-"""A session begins: servers and cards being watched, and the recording that holds what they do."""
+"""A session begins: servers and GPUs being watched, and the recording that holds what they do."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ class Attachment:
         ]
         self.recording = LiveRecording(start, self.clock, path)  # the last that may fail
         self.host = HostSource(self._append, self.clock)
-        self.cards: GpuSource | None = None
+        self.gpus: GpuSource | None = None
         local = [target for target in targets if target.local]
         if not watch:
             return
         if gpus and local:
             ports = [port_of(target) for target in local]
-            self.cards = GpuSource(
+            self.gpus = GpuSource(
                 self._append,
                 self.clock,
                 interval_s,
@@ -89,8 +89,8 @@ class Attachment:
 
     def _append(self, event: Event) -> None:
         self.recording.append(event)
-        if isinstance(event, Identity) and self.cards is not None:
-            self.cards.look_again()
+        if isinstance(event, Identity) and self.gpus is not None:
+            self.gpus.look_again()
 
     def clock(self) -> float:
         """Seconds since the session began."""
@@ -100,24 +100,24 @@ class Attachment:
         self.host.start()
         for source in self.servers:
             source.start()
-        if self.cards is not None:
-            self.cards.start()
+        if self.gpus is not None:
+            self.gpus.start()
 
     def once(self) -> bool:
         """Two pages of each server on the calling thread; True when every server answered."""
-        if self.cards is not None:
-            self.cards.once()
+        if self.gpus is not None:
+            self.gpus.once()
         answered = [source.once() for source in self.servers]
-        if self.cards is not None:
-            self.cards.once()
+        if self.gpus is not None:
+            self.gpus.once()
         return all(answered)
 
     def stop(self, reason: str) -> None:
         self.host.stop()
         for source in self.servers:
             source.stop()
-        if self.cards is not None:
-            self.cards.stop()
+        if self.gpus is not None:
+            self.gpus.stop()
         self.recording.close(reason)
 
 

@@ -1,7 +1,7 @@
-"""Every NVIDIA card of this host, read through NVML once per interval by a thread of its own.
+"""Every NVIDIA GPU of this host, read through NVML once per interval by a thread of its own.
 
-A value that NVML does not give is None, by itself; a lost card keeps its row; a driver that goes, comes back or
-hangs is a note. NVML numbers the cards: CUDA_VISIBLE_DEVICES does not renumber them, the UUID is the key.
+A value that NVML does not give is None, by itself; a lost GPU keeps its row; a driver that goes, comes back or
+hangs is a note. NVML numbers the GPUs: CUDA_VISIBLE_DEVICES does not renumber them, the UUID is the key.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from vtop.sources.nvml import (
     LIBRARY_NOT_FOUND,
     LOST,
     NO_PERMISSION,
-    Card,
     Nvml,
-    open_card,
-    read_card,
+    NvmlDevice,
+    open_device,
+    read_device,
     serving,
 )
 
@@ -64,7 +64,7 @@ class GpuSource:
         self._stopped = threading.Event()
         self._wait = wait or self._stopped.wait
         self._nvml = None if nvml is None else Nvml(nvml)
-        self._cards: tuple[Card, ...] = ()  # empty: NVML is not initialised
+        self._devices: tuple[NvmlDevice, ...] = ()  # empty: NVML is not initialised
         self._pids: frozenset[int] = frozenset()
         self._pids_due_s = -math.inf
         self._trouble: str | None = None  # the last one noted, while it lasts
@@ -145,17 +145,17 @@ class GpuSource:
             self._asked_at_s = None
 
     def _read(self) -> Gpu | None:
-        """All cards now, initialising NVML first where needed; None when there is nothing to read."""
+        """All GPUs now, initialising NVML first where needed; None when there is nothing to read."""
         nvml = self._nvml or self._load()
         if nvml is None:
             return None
-        if not self._cards:
-            self._cards = self._open(nvml)
-        if not self._cards:
+        if not self._devices:
+            self._devices = self._open(nvml)
+        if not self._devices:
             return None
         at_s = self._clock()
-        marks = serving(nvml, self._cards, self._pids)
-        read = [read_card(nvml, card, mark) for card, mark in zip(self._cards, marks, strict=True)]
+        marks = serving(nvml, self._devices, self._pids)
+        read = [read_device(nvml, device, mark) for device, mark in zip(self._devices, marks, strict=True)]
         codes = [code for _, code in read]
         gone = next((code for code in codes if code not in LOST), None)
         if gone is not None and None not in codes:
@@ -173,22 +173,22 @@ class GpuSource:
         self._nvml = Nvml(pynvml)
         return self._nvml
 
-    def _open(self, nvml: Nvml) -> tuple[Card, ...]:
-        """The cards of this host; NVML stays initialised and the handles are kept. Empty after a trouble."""
+    def _open(self, nvml: Nvml) -> tuple[NvmlDevice, ...]:
+        """The GPUs of this host; NVML stays initialised and the handles are kept. Empty after a trouble."""
         try:
             nvml.module.nvmlInit()
             count = nvml.module.nvmlDeviceGetCount()
         except nvml.module.NVMLError as error:
             self._close(nvml, error.value)
             return ()
-        cards = tuple(open_card(nvml, index) for index in range(count))
-        if not cards:
+        devices = tuple(open_device(nvml, index) for index in range(count))
+        if not devices:
             self._close(nvml, None)
-        return cards
+        return devices
 
     def _close(self, nvml: Nvml, code: int | None) -> None:
-        """Let go of NVML because of an error, to initialise it anew later; without a code: it has no card."""
-        self._cards = ()
+        """Let go of NVML because of an error, to initialise it anew later; without a code: it has no GPU."""
+        self._devices = ()
         text = "NVML sees no GPU on this host"
         if code is not None:
             text = TROUBLE.get(code) or f"NVML gives no numbers: {nvml.module.NVMLError(code)} (code {code})"

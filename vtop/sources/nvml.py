@@ -1,4 +1,4 @@
-"""NVML, one card at a time: every value by itself, None where the driver does not give it."""
+"""NVML, one GPU at a time: every value by itself, None where the driver does not give it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOT_SUPPORTED: Final = 3
 NO_PERMISSION: Final = 4
 LIBRARY_NOT_FOUND: Final = 12
 FUNCTION_NOT_FOUND: Final = 13
-LOST: Final = (15, 16)  # GPU is lost, GPU requires restart: of one card, the others answer on
+LOST: Final = (15, 16)  # GPU is lost, GPU requires restart: of one GPU, the others answer on
 
 # NVML: nvmlClocksEventReasons. The idle bit (1) is not a throttle and is left out.
 THROTTLE: Final = (
@@ -36,8 +36,8 @@ THROTTLE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
-    """A card as found when NVML was initialised: its handle and what never changes. No handle: lost at that time."""
+class NvmlDevice:
+    """A GPU as found when NVML was initialised: its handle and what never changes. No handle: lost at that time."""
 
     index: int
     uuid: str
@@ -77,7 +77,7 @@ class Nvml:
         self.refusals.clear()
 
     def lost(self) -> int | None:
-        """The code of a card that is gone, going by its answers and refusals; None for one that is there."""
+        """The code of a GPU that is gone, going by its answers and refusals; None for one that is there."""
         said = next((code for code in self.refusals if code in LOST), None)
         if said is not None or self.answers:
             return said
@@ -85,12 +85,12 @@ class Nvml:
         return next((code for code in self.refusals if code not in harmless), None)
 
 
-def open_card(nvml: Nvml, index: int) -> Card:
+def open_device(nvml: Nvml, index: int) -> NvmlDevice:
     nvml.forget()
     handle = nvml.ask("nvmlDeviceGetHandleByIndex", index)
     if handle is None:
-        return Card(index=index, uuid=f"unknown-{index}", handle=None, lost=nvml.refusals[0])
-    return Card(
+        return NvmlDevice(index=index, uuid=f"unknown-{index}", handle=None, lost=nvml.refusals[0])
+    return NvmlDevice(
         index=index,
         uuid=nvml.ask("nvmlDeviceGetUUID", handle) or f"unknown-{index}",
         handle=handle,
@@ -100,11 +100,13 @@ def open_card(nvml: Nvml, index: int) -> Card:
     )
 
 
-def read_card(nvml: Nvml, card: Card, mark: bool | None) -> tuple[GpuReading, int | None]:
-    """One card now, and the NVML code that says it is gone, or None."""
-    if card.handle is None:
-        return GpuReading(index=card.index, uuid=card.uuid, lost=str(nvml.module.NVMLError(card.lost))), card.lost
-    handle = card.handle
+def read_device(nvml: Nvml, device: NvmlDevice, mark: bool | None) -> tuple[GpuReading, int | None]:
+    """One GPU now, and the NVML code that says it is gone, or None."""
+    if device.handle is None:
+        return GpuReading(
+            index=device.index, uuid=device.uuid, lost=str(nvml.module.NVMLError(device.lost))
+        ), device.lost
+    handle = device.handle
     power_w, power_kind = power(nvml, handle)
     nvml.forget()  # only now: asking for fields may succeed with every field refused, which is no sign of life
     limit_mw = nvml.ask("nvmlDeviceGetEnforcedPowerLimit", handle)
@@ -117,9 +119,9 @@ def read_card(nvml: Nvml, card: Card, mark: bool | None) -> tuple[GpuReading, in
     reasons = throttle(nvml, handle)
     lost = nvml.lost()
     reading = GpuReading(
-        index=card.index,
-        uuid=card.uuid,
-        name=card.name,
+        index=device.index,
+        uuid=device.uuid,
+        name=device.name,
         util_ratio=None if util is None else util.gpu / 100,
         mem_used_bytes=mem_used,
         mem_total_bytes=mem_total,
@@ -129,9 +131,9 @@ def read_card(nvml: Nvml, card: Card, mark: bool | None) -> tuple[GpuReading, in
         energy_j=None if energy_mj is None else energy_mj / 1000,
         temp_c=temp_c,
         sm_mhz=sm_mhz,
-        sm_max_mhz=card.sm_max_mhz,
+        sm_max_mhz=device.sm_max_mhz,
         mem_mhz=mem_mhz,
-        mem_max_mhz=card.mem_max_mhz,
+        mem_max_mhz=device.mem_max_mhz,
         throttle=reasons,
         serving=mark,
         lost=None if lost is None else str(nvml.module.NVMLError(lost)),
@@ -160,7 +162,7 @@ def power(nvml: Nvml, handle: Any) -> tuple[float | None, str | None]:
 
 
 def memory(nvml: Nvml, handle: Any) -> tuple[int | None, int | None]:
-    """Bytes used and in all; None and None for a card that shares the host's memory."""
+    """Bytes used and in all; None and None for a GPU that shares the host's memory."""
     # version 2 is what nvidia-smi shows: the driver's own reserve does not count as used
     told = nvml.ask("nvmlDeviceGetMemoryInfo", handle, MEMORY_V2)
     if told is None:
@@ -185,17 +187,17 @@ def throttle_words(bits: int) -> tuple[str, ...]:
     return tuple(word for bit, word in THROTTLE if bits & bit)
 
 
-def serving(nvml: Nvml, cards: tuple[Card, ...], pids: frozenset[int]) -> list[bool | None]:
-    """Whether a process of the server computes on each card.
+def serving(nvml: Nvml, devices: tuple[NvmlDevice, ...], pids: frozenset[int]) -> list[bool | None]:
+    """Whether a process of the server computes on each GPU.
 
     Unknown for all when it does so on none: in a container NVML lists other pids than /proc, or nothing.
     """
     if not pids:
-        return [None] * len(cards)
+        return [None] * len(devices)
     marks: list[bool | None] = []
-    for card in cards:
+    for device in devices:
         listed = None
-        if card.handle is not None:
-            listed = nvml.ask("nvmlDeviceGetComputeRunningProcesses_v3", card.handle)
+        if device.handle is not None:
+            listed = nvml.ask("nvmlDeviceGetComputeRunningProcesses_v3", device.handle)
         marks.append(None if listed is None else any(process.pid in pids for process in listed))
-    return marks if True in marks else [None] * len(cards)
+    return marks if True in marks else [None] * len(devices)

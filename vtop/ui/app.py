@@ -96,7 +96,7 @@ class VtopApp(App[None]):
         self._window_s = window_s
         self._drawn_at_s = -1.0
         self._drawn_clock = 0.0
-        self._news = False  # a page, or that there was none, has not been drawn
+        self._news = False  # a scrape, or that there was none, has not been drawn
         self._troubles: list[str] = []  # of the recording, still to be said
         self.left = "quit"  # why the screen was left
         for name in looks.names():
@@ -146,7 +146,7 @@ class VtopApp(App[None]):
             self.post_message(Appended())
 
     def on_appended(self) -> None:
-        """A page is seen when it is written, not a tick later."""
+        """A scrape is seen when it is written, not a tick later."""
         self.catch_up()
 
     def on_board_resized(self) -> None:
@@ -168,7 +168,7 @@ class VtopApp(App[None]):
         moved = now_s != self._drawn_at_s
         if self.playhead.live and self._live is not None:
             since_s = began - self._drawn_clock  # time passes: the age of the data is news once a second
-            moved = since_s >= 1.0 or (self._news and (since_s >= APART_S or not self._pages_seen()))
+            moved = since_s >= 1.0 or (self._news and (since_s >= APART_S or not self._scrapes_seen()))
         if moved or self.scene is None:
             self.draw()
 
@@ -182,7 +182,7 @@ class VtopApp(App[None]):
                 self._troubles.append(event.text)
         return len(events)
 
-    def _pages_seen(self) -> bool:
+    def _scrapes_seen(self) -> bool:
         return self.scene is not None and any(server.age_s is not None for server in self.scene.frame.servers)
 
     def draw(self) -> None:

@@ -26,29 +26,29 @@ class HelpScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
-            yield Static(self.page())
+            yield Static(self.scrape())
 
-    def page(self) -> Text:
-        page = Text()
+    def scrape(self) -> Text:
+        scrape = Text()
         if self._panel is None:
-            page.append("keys\n", "bold")
+            scrape.append("keys\n", "bold")
             for key in KEYS:
-                page.append(f"  {key.face:<11} {key.does}\n")
-            page.append("\n")
+                scrape.append(f"  {key.face:<11} {key.does}\n")
+            scrape.append("\n")
         of = {"gpus": "gpu"}.get(self._panel or "", self._panel)
         shown = [number for number in NUMBERS if of is None or number.panel == of]
         panel = None
         for number in shown:
             if number.panel != panel:
                 panel = number.panel
-                page.append(f"{panel}\n", "bold")
-            page.append(f"  {number.name}", "bold")
-            page.append(f"  {number.unit}\n", "dim")
-            page.append(f"    {number.formula}\n")
+                scrape.append(f"{panel}\n", "bold")
+            scrape.append(f"  {number.name}", "bold")
+            scrape.append(f"  {number.unit}\n", "dim")
+            scrape.append(f"    {number.formula}\n")
             if number.caveat:
-                page.append(f"    but: {number.caveat}\n", "italic")
-            page.append(f"    from {number.source}; in JSON {number.field}\n", "dim")
+                scrape.append(f"    but: {number.caveat}\n", "italic")
+            scrape.append(f"    from {number.source}; in JSON {number.field}\n", "dim")
         if not shown:
-            page.append("nothing to explain here\n")
-        page.append("\nesc closes", "dim")
-        return page
+            scrape.append("nothing to explain here\n")
+        scrape.append("\nesc closes", "dim")
+        return scrape

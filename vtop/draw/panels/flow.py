@@ -135,7 +135,7 @@ def _account(frame: Frame, width: int, look: Look) -> Line:
 
 
 def filling(frame: Frame) -> float | None:
-    """Seconds until the pool is full, where that is to be said: of a pool nearly full, by a page that is not old."""
+    """Seconds until the pool is full, where that is to be said: of a pool nearly full, by a scrape that is not old."""
     near = frame.status.fresh and (frame.kv.used.now or 0.0) >= FILLING
     return frame.account.full_in_s if near else None
 

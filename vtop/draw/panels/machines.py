@@ -13,16 +13,16 @@ from vtop.session.frame.gpus import GpuPart
 from vtop.session.frame.servers import EnginePart
 
 OLD_S = 5.0  # a reading older than this is no longer of now
-NOT_THE_SERVERS = "cards of this host, not the server's"
+NOT_THE_SERVERS = "GPUs of this host, not the server's"
 
 
 def gpus(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
-    """Power against its limit over time, and a row a card. A reading that a card does not give is –."""
+    """Power against its limit over time, and a row a GPU. A reading that a GPU does not give is –."""
     found = frame.gpus
     note = found.note
     if found.age_s is not None and found.age_s > OLD_S and look.faded is not None:  # read apart from the servers
         look = look.faded
-    if not found.cards:
+    if not found.devices:
         lines = [line(look, width, (note or "no GPU is watched", "warn" if note else "dim"))]
         return stacked(look, width, height, [fixed(0, lines)])
 
@@ -34,10 +34,10 @@ def gpus(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
             maximum = limit
         word, stands = ("of", units.watts(limit)) if limit and maximum == limit else ("↑", units.watts(maximum))
         beside = []
-        if len(found.cards) == 1:
-            card = found.cards[0]
-            beside = [("mean", units.watts(card.power.mean)), ("high", units.watts(card.power.high))]
-            beside.append(("energy", units.joules(card.energy_j)))
+        if len(found.devices) == 1:
+            device = found.devices[0]
+            beside = [("mean", units.watts(device.power.mean)), ("high", units.watts(device.power.high))]
+            beside.append(("energy", units.joules(device.energy_j)))
         drawn = sparked(look, width, rows, frame.charts.power_w, (maximum, "power"))
         head = left("power", units.watts(found.power_w))
         return chart_rows(look, width, head, drawn, top(stands, width, word), beside=beside)
@@ -46,20 +46,20 @@ def gpus(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     if not found.local:
         blocks.append(fixed(0, [line(look, width, (NOT_THE_SERVERS, "warn"))]))
     blocks.append(growing(1, power))
-    if found.local and frame.energy.per_output_token_j is not None and height > len(found.cards) + 2:
+    if found.local and frame.energy.per_output_token_j is not None and height > len(found.devices) + 2:
         blocks.append(fixed(99, [_joules(frame, width, look)]))
     if note:
         blocks.append(fixed(2, [line(look, width, (note, "warn"))]))
-    several = len(found.cards) > 1
+    several = len(found.devices) > 1
     room = max(1, height - len(blocks))
-    shown = list(found.cards)
+    shown = list(found.devices)
     if len(shown) > room:  # those in trouble are not the ones to leave out
-        troubled = sorted(shown, key=lambda card: not (card.lost or card.throttle))
-        shown = sorted(troubled[: max(1, room - 1)], key=lambda card: card.index)
-    for at, card in enumerate(shown):
-        blocks.append(fixed(3 + at, [_card(card, width, look, several)]))
-    if more := len(found.cards) - len(shown):
-        blocks.append(fixed(3 + len(shown), [line(look, width, (f"and {more} more cards", "dim"))]))
+        troubled = sorted(shown, key=lambda device: not (device.lost or device.throttle))
+        shown = sorted(troubled[: max(1, room - 1)], key=lambda device: device.index)
+    for at, device in enumerate(shown):
+        blocks.append(fixed(3 + at, [_device(device, width, look, several)]))
+    if more := len(found.devices) - len(shown):
+        blocks.append(fixed(3 + len(shown), [line(look, width, (f"and {more} more GPUs", "dim"))]))
     return stacked(look, width, height, blocks)
 
 
@@ -73,31 +73,31 @@ def _joules(frame: Frame, width: int, look: Look) -> Line:
     return phrases(look, width, shown)
 
 
-def _card(card: GpuPart, width: int, look: Look, several: bool) -> Line:
-    sign = {True: "●", False: "○", None: " "}[card.serving]
-    who: tuple[Piece, ...] = ((f"GPU {card.index} {sign} ", "text" if card.serving else "dim"),)
-    if card.lost is not None:
-        return line(look, width, *who, (f"lost: {card.lost}", "bad"))
+def _device(device: GpuPart, width: int, look: Look, several: bool) -> Line:
+    sign = {True: "●", False: "○", None: " "}[device.serving]
+    who: tuple[Piece, ...] = ((f"GPU {device.index} {sign} ", "text" if device.serving else "dim"),)
+    if device.lost is not None:
+        return line(look, width, *who, (f"lost: {device.lost}", "bad"))
 
     def field(text: str, cells: int, role: str = "text") -> tuple[Piece, ...]:
         return ((padded(text, cells, right=True), role),)
 
-    memory = f"{units.gib(card.mem_used_bytes)}/{units.gib(card.mem_total_bytes)} GiB"
-    clock = f"{units.count(card.sm_mhz)}/{units.count(card.sm_max_mhz)} MHz"
+    memory = f"{units.gib(device.mem_used_bytes)}/{units.gib(device.mem_total_bytes)} GiB"
+    clock = f"{units.count(device.sm_mhz)}/{units.count(device.sm_max_mhz)} MHz"
     shown = [
-        Phrase(0, (*who, *field(units.whole_percent(card.util_ratio), 5))),
+        Phrase(0, (*who, *field(units.whole_percent(device.util_ratio), 5))),
         Phrase(2, field(memory, 15)),
-        Phrase(3, field(f"{units.count(card.temp_c)} °C", 5)),
+        Phrase(3, field(f"{units.count(device.temp_c)} °C", 5)),
     ]
     if several:
-        shown.append(Phrase(4, field(units.watts(card.power.now), 6)))
+        shown.append(Phrase(4, field(units.watts(device.power.now), 6)))
     shown.append(Phrase(5, field(clock, 15)))
-    if card.throttle:
-        shown.append(Phrase(1, ((f"! {', '.join(card.throttle)}", "warn"),)))
-    if card.name is not None:
-        shown.append(Phrase(6, ((card.name, "dim"),)))
-    if card.serving is not None:
-        shown.append(Phrase(7, ((f"{sign} serving" if card.serving else f"{sign} not serving", "dim"),)))
+    if device.throttle:
+        shown.append(Phrase(1, ((f"! {', '.join(device.throttle)}", "warn"),)))
+    if device.name is not None:
+        shown.append(Phrase(6, ((device.name, "dim"),)))
+    if device.serving is not None:
+        shown.append(Phrase(7, ((f"{sign} serving" if device.serving else f"{sign} not serving", "dim"),)))
     return phrases(look, width, shown, between="  ")
 
 
@@ -161,7 +161,7 @@ _SERVER = (
 
 
 def servers(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
-    """A row a server: how it is, who it is and how old its latest page is."""
+    """A row a server: how it is, who it is and how old its latest scrape is."""
     rows: list[list[Piece]] = []
     for server in frame.servers:
         word, role = STATES.get(server.status.kind, ("note", "dim"))

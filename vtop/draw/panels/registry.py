@@ -22,7 +22,7 @@ from vtop.session.frame.frame import Frame
 
 __all__ = [
     "PANELS", "Panel", "axis", "chart_columns", "engines", "events", "gpus", "header", "kv", "latencies",
-    "latest_page_s", "left_out", "load", "notes", "requests", "servers", "stands", "status", "tokens", "ttft", "why",
+    "latest_scrape_s", "left_out", "load", "notes", "requests", "servers", "stands", "status", "tokens", "ttft", "why",
 ]  # fmt: skip
 
 Panel = Callable[[Frame, int, int, Look], list[Line]]
@@ -51,7 +51,7 @@ _OF_THE_SERVERS: Final = ("requests", "kv", "ttft", "tokens", "latencies", "engi
 
 def notes(name: str, frame: Frame) -> list[str]:
     """What stands at the right end of a panel's heading, the most important first: whether it stands still, of what
-    time or of whom it tells. A panel of the cards or of vtop's own load goes on when a server has fallen silent."""
+    time or of whom it tells. A panel of the GPUs or of vtop's own load goes on when a server has fallen silent."""
     window = f"last {units.span(frame.window_s)}"
     if name == "ttft":
         window = f"{units.count(frame.ttft.finished)} finished in {units.span(frame.window_s)}"
@@ -60,7 +60,7 @@ def notes(name: str, frame: Frame) -> list[str]:
         return [still, window] if still else [window]
     if name == "load" and frame.load is not None:
         return [f"phase {frame.load.phase + 1} · {units.clock(frame.load.elapsed_s)}"]
-    if name == "gpus" and frame.gpus.cards:
+    if name == "gpus" and frame.gpus.devices:
         window = f"last {units.span(min(frame.asked_window_s, frame.now_s))}"  # read from the session's beginning on
         return [window] if frame.gpus.local else ["this host", window]
     return []
@@ -70,14 +70,14 @@ def stands(frame: Frame) -> str:
     """That what the servers say stands still, and since when; nothing when it does not."""
     if frame.status.fresh or frame.status.kind == "waiting":
         return ""
-    if (page_s := latest_page_s(frame)) is None:
-        return "stands still"  # pages come, and their numbers do not move or mean nothing
+    if (scrape_s := latest_scrape_s(frame)) is None:
+        return "stands still"  # scrapes come, and their numbers do not move or mean nothing
     who = f"server {frame.status.server + 1} stands" if len(frame.servers) > 1 else "stands"
-    return f"{who} since {units.clock(page_s)}"
+    return f"{who} since {units.clock(scrape_s)}"
 
 
-def latest_page_s(frame: Frame) -> float | None:
-    """When the server that is down gave its latest page; None when none is down."""
+def latest_scrape_s(frame: Frame) -> float | None:
+    """When the server that is down gave its latest scrape; None when none is down."""
     at = frame.status.server
     age_s = frame.servers[at].age_s if frame.status.kind == "down" and at < len(frame.servers) else None
     return None if age_s is None else frame.now_s - age_s

@@ -9,7 +9,7 @@ from vtop.draw.panels.flow import fits
 from vtop.draw.text import Line, Phrase, Piece, blank, fitting, line, padded, phrases, width_of
 from vtop.draw.theme import Look
 from vtop.session.bottleneck.verdict import TITLES
-from vtop.session.frame.charts import Happening
+from vtop.session.frame.charts import LoggedEvent
 from vtop.session.frame.frame import Frame
 
 # Kind of status -> sign, role. Red is for what needs a hand now.
@@ -24,7 +24,7 @@ STATES: Final = {
 }
 # Of a verdict: what needs a hand is warn, red what needs it now.
 _VERDICTS: Final = {"none": "good", "idle": "dim", "waiting": "dim", "unknown": "dim", "stuck": "bad", "stale": "bad"}
-_HAPPENINGS: Final = {
+_EVENT_ROLES: Final = {
     "start": "dim",
     "restart": "warn",
     "flags": "warn",
@@ -78,10 +78,10 @@ def _limits(frame: Frame) -> tuple[Piece, ...]:
         (one.started.max_num_seqs, one.started.max_num_batched_tokens) if one.started is not None else (None, None)
         for one in frame.servers
     }
-    seats, budget = known.pop() if len(known) == 1 else (None, None)
+    limit, budget = known.pop() if len(known) == 1 else (None, None)
     said: list[Piece] = []
-    if seats is not None:
-        said += [("seats ", "dim"), (units.count(seats), "text")]
+    if limit is not None:
+        said += [("max-num-seqs ", "dim"), (units.count(limit), "text")]
     if budget is not None:
         said += [(" · " if said else "", "dim"), (f"{units.count(budget)} tok a step", "dim")]
     return tuple(said)
@@ -104,22 +104,22 @@ def _age(frame: Frame) -> Piece:
     text = padded(units.ago(worst), 9, right=True)
     if frame.status.fresh:
         return (text, "dim")
-    return (f"stale {text.strip()}" if frame.status.kind == "down" else f"page {text.strip()}", "warn")
+    return (f"stale {text.strip()}" if frame.status.kind == "down" else f"scrape {text.strip()}", "warn")
 
 
 def _gpu(frame: Frame) -> str:
-    """The cards' name, when they may be the server's: 8 × NVIDIA H200."""
-    cards = [card for card in frame.gpus.cards if card.serving] or list(frame.gpus.cards)
-    names = {card.name for card in cards if card.name is not None}
+    """The GPUs' name, when they may be the server's: 8 × NVIDIA H200."""
+    devices = [device for device in frame.gpus.devices if device.serving] or list(frame.gpus.devices)
+    names = {device.name for device in devices if device.name is not None}
     if not frame.gpus.local or len(names) != 1:
         return ""
-    return names.pop() if len(cards) == 1 else f"{len(cards)} × {names.pop()}"
+    return names.pop() if len(devices) == 1 else f"{len(devices)} × {names.pop()}"
 
 
 def _details(frame: Frame, width: int, look: Look) -> Line:
     shown = [Phrase(0, ((", ".join(server.url for server in frame.servers), "dim"),))]
     shown.append(Phrase(1, ((f"window {units.span(frame.window_s)}", "dim"),)))
-    shown.append(Phrase(2, ((f"a page every {units.seconds(frame.interval_s)}", "dim"),)))
+    shown.append(Phrase(2, ((f"a scrape every {units.seconds(frame.interval_s)}", "dim"),)))
     if frame.origin is not None:
         shown.append(Phrase(1, ((frame.origin, "dim"),)))
     return phrases(look, width, shown)
@@ -144,8 +144,8 @@ def verdict_role(limit: str) -> str:
 
 def events(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     """What happened, the newest on top: session time, sign, word, text."""
-    latest = frame.happenings[: -height - 1 : -1]
-    lines = [_event(happening, width, look) for happening in latest]
+    latest = frame.event_log[: -height - 1 : -1]
+    lines = [_event(logged, width, look) for logged in latest]
     if frame.status.kind == "waiting" and frame.origin is None:  # a newcomer may have no server at all
         offer = line(
             look, width, ("no server at hand? ", "dim"), ("vtop demo", "mark"), (" brings a simulated one", "dim")
@@ -156,10 +156,10 @@ def events(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     return lines + [blank(look, width)] * (height - len(lines))
 
 
-def _event(happening: Happening, width: int, look: Look) -> Line:
-    role = _HAPPENINGS.get(happening.kind, "dim")
-    sign = look.glyphs.signs.get(happening.kind, look.glyphs.signs["note"])
-    word = "" if happening.text.startswith(happening.kind[:7]) else f"{_WORDS.get(happening.kind, happening.kind)} "
+def _event(logged: LoggedEvent, width: int, look: Look) -> Line:
+    role = _EVENT_ROLES.get(logged.kind, "dim")
+    sign = look.glyphs.signs.get(logged.kind, look.glyphs.signs["note"])
+    word = "" if logged.text.startswith(logged.kind[:7]) else f"{_WORDS.get(logged.kind, logged.kind)} "
     return line(
-        look, width, (f"{units.clock(happening.at_s):>7} ", "dim"), (f"{sign} {word}", role), (happening.text, "text")
+        look, width, (f"{units.clock(logged.at_s):>7} ", "dim"), (f"{sign} {word}", role), (logged.text, "text")
     )

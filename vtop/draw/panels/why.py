@@ -173,27 +173,27 @@ def _account(frame: Frame) -> Row:
 
 
 def _stair(frame: Frame) -> Row:
-    stair = frame.staircase
-    if not stair.events:
+    staircase = frame.staircase
+    if not staircase.events:
         return None
     every = units.seconds(frame.preemption.interval_s)
     items = [
         _said(0, (f"{units.count(frame.preemption.count.in_window)}, one every ", "dim"), (every, "number")),
     ]
-    if stair.trigger_mean_ratio is not None:
-        items.append(_said(1, ("at KV ", "dim"), (units.percent(stair.trigger_mean_ratio), "number")))
-    if stair.freed_mean_tokens is not None:
-        items.append(_said(2, (f"{units.count(stair.freed_mean_tokens)} tok freed each", "dim")))
-    if stair.steady:
-        spread = units.seconds(stair.interval_spread_s)
-        items.append(_said(5, (f"a cycle of {units.seconds(stair.interval_mean_s)} ± {spread}", "text")))
-    if stair.per_minute is not None:
-        fit = "" if stair.straightness is None else f", R² {stair.straightness:.3f}"
-        items.append(_said(3, (f"{units.number(stair.per_minute)} a minute{fit}", "dim")))
-    if stair.thrashing:
-        items.append(_said(0, (f"thrashing: put back more than 5 times: {units.count(stair.thrashing)}", "bad")))
-    if stair.unconfirmed:
-        items.append(_said(4, (f"{stair.unconfirmed} more by the gauges", "dim")))
+    if staircase.trigger_mean_ratio is not None:
+        items.append(_said(1, ("at KV ", "dim"), (units.percent(staircase.trigger_mean_ratio), "number")))
+    if staircase.freed_mean_tokens is not None:
+        items.append(_said(2, (f"{units.count(staircase.freed_mean_tokens)} tok freed each", "dim")))
+    if staircase.steady:
+        spread = units.seconds(staircase.interval_spread_s)
+        items.append(_said(5, (f"a cycle of {units.seconds(staircase.interval_mean_s)} ± {spread}", "text")))
+    if staircase.per_minute is not None:
+        fit = "" if staircase.straightness is None else f", R² {staircase.straightness:.3f}"
+        items.append(_said(3, (f"{units.number(staircase.per_minute)} a minute{fit}", "dim")))
+    if staircase.thrashing:
+        items.append(_said(0, (f"thrashing: put back more than 5 times: {units.count(staircase.thrashing)}", "bad")))
+    if staircase.unconfirmed:
+        items.append(_said(4, (f"{staircase.unconfirmed} more by the gauges", "dim")))
     return "preemptions", items
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from vtop.engine.core.request import Request
 
 
-class Lane:
+class DecodeBatch:
     """The requests in it, by the step at which they need a block and by the step at which they leave."""
 
     __slots__ = ("_block_size", "_ends", "_phases", "context", "size")
@@ -26,10 +26,10 @@ class Lane:
 
     def enter(self, request: Request, step: int) -> None:
         """The request is to gain a token in `step` and in every step after it, until the last one it generates."""
-        request.lane_step = step
-        request.lane_end = step + request.output_tokens - request.planned - 1
+        request.batch_step = step
+        request.batch_end = step + request.output_tokens - request.planned - 1
         self._phases[(step - request.computed) % self._block_size][request.id] = request
-        self._ends.setdefault(request.lane_end, {})[request.id] = request
+        self._ends.setdefault(request.batch_end, {})[request.id] = request
         self.size += 1
         self.context += request.computed + 1
 
@@ -48,13 +48,13 @@ class Lane:
 
     def leave(self, request: Request, scheduled: int, updated: int, updated_s: float) -> None:
         """Write down how far the request is: `scheduled` and `updated` are the last steps that were, at updated_s."""
-        steps = scheduled - request.lane_step + 1
-        done = updated - request.lane_step + 1
-        del self._phases[(request.lane_step - request.computed) % self._block_size][request.id]
-        ends = self._ends[request.lane_end]
+        steps = scheduled - request.batch_step + 1
+        done = updated - request.batch_step + 1
+        del self._phases[(request.batch_step - request.computed) % self._block_size][request.id]
+        ends = self._ends[request.batch_end]
         del ends[request.id]
         if not ends:
-            del self._ends[request.lane_end]
+            del self._ends[request.batch_end]
         self.size -= 1
         request.computed += steps
         self.context -= request.computed + 1
@@ -64,7 +64,7 @@ class Lane:
             request.generated += done
             request.last_token_s = updated_s
         request.blocks = -(-request.computed // self._block_size)
-        request.lane_step = -1
+        request.batch_step = -1
 
     def members(self) -> list[Request]:
         """All of them; a measure for a server that hands out tokens one by one."""

@@ -1,4 +1,4 @@
-"""The whole server on virtual time: its frontend's event loop, the engine's thread and the card, event by event.
+"""The whole server on virtual time: its frontend's event loop, the engine's thread and the GPU, event by event.
 
 The engine's thread does one thing at a time, as vLLM's does (v1/engine/core.py, step_with_batch_queue): it polls its
 input queue, plans a step, launches it, and, with async scheduling, plans and launches the next one before it waits
@@ -16,7 +16,7 @@ from vtop.engine.core.model_shape import ModelShape, Work
 from vtop.engine.core.request import Request
 from vtop.engine.core.scheduler import Scheduler
 from vtop.engine.core.step import Outcome, Plan
-from vtop.engine.core.timing import Card, Frontend, Timing
+from vtop.engine.core.timing import Frontend, GpuSpeed, Timing
 
 PARSE, SUBMIT = range(2)
 NEVER: Final = float("inf")
@@ -29,17 +29,17 @@ class Engine:
     """
 
     def __init__(
-        self, flags: Flags, timing: Timing, frontend: Frontend, shape: ModelShape, *, tell_lane: bool = False
+        self, flags: Flags, timing: Timing, frontend: Frontend, shape: ModelShape, *, tell_batch: bool = False
     ) -> None:
         self.flags = flags
         self.shape = shape
         self.frontend = frontend
-        self.scheduler = Scheduler(flags, tell_lane=tell_lane)
+        self.scheduler = Scheduler(flags, tell_batch=tell_batch)
         self.now_s = 0.0  # of the engine's thread
-        self.card = Card(timing, shape, flags)
+        self.gpu = GpuSpeed(timing, shape, flags)
         self._depth = 2 if flags.async_scheduling else 1
-        self._in_flight: deque[tuple[Plan, float]] = deque()  # a plan and when the card is done with it
-        self._card_free_s = 0.0
+        self._in_flight: deque[tuple[Plan, float]] = deque()  # a plan and when the GPU is done with it
+        self._gpu_free_s = 0.0
         self._input: deque[tuple[float, Request]] = deque()  # when it is there
         self._jobs: list[tuple[float, int, int, Request]] = []  # of the frontend: ready at, order, kind
         self._order = 0
@@ -89,12 +89,12 @@ class Engine:
         return self._may_plan and (self.scheduler.has_requests or bool(self._input))
 
     def _launch(self, plan: Plan) -> None:
-        launched_s = self.now_s + self.card.launch_s(plan, self.now_s)
-        begin_s = max(self.now_s, self._card_free_s)
-        took_s = self.card.step_s(plan, begin_s - self._card_free_s)
-        self._card_free_s = max(launched_s, begin_s + took_s)
+        launched_s = self.now_s + self.gpu.launch_s(plan, self.now_s)
+        begin_s = max(self.now_s, self._gpu_free_s)
+        took_s = self.gpu.step_s(plan, begin_s - self._gpu_free_s)
+        self._gpu_free_s = max(launched_s, begin_s + took_s)
         self.now_s = launched_s
-        self._in_flight.append((plan, self._card_free_s))
+        self._in_flight.append((plan, self._gpu_free_s))
 
     def _account(self, at_s: float) -> Outcome:
         plan, _ = self._in_flight.popleft()

@@ -1,7 +1,7 @@
 """What a model's shape makes a step cost: FLOPs, bytes of weights, bytes of keys and values.
 
 The sums are those of vLLM's own counters (v1/metrics/perf.py: estimated_flops_per_gpu_total and its two siblings), so
-that a simulated server counts what a real one would. Dense decoders with grouped attention on one card.
+that a simulated server counts what a real one would. Dense decoders with grouped attention on one GPU.
 """
 
 from __future__ import annotations

@@ -17,6 +17,8 @@ class Request:
     __slots__ = (
         "answered_s",
         "arrival_s",
+        "batch_end",
+        "batch_step",
         "blocks",
         "cached_tokens",
         "computed",
@@ -26,8 +28,6 @@ class Request:
         "first_token_s",
         "generated",
         "id",
-        "lane_end",
-        "lane_step",
         "last_token_s",
         "limit",
         "max_tokens",
@@ -75,8 +75,8 @@ class Request:
         self.planned = 0  # output tokens scheduled, those of a step in flight included
         self.limit = self.max_tokens  # output tokens at which the scheduler knows that it ends
         self.sampled_step = -2  # the last step that samples a token of it, while it is not in the lane
-        self.lane_step = -1  # the step at which it entered the lane; -1: it is not in it
-        self.lane_end = -1  # the step at which it leaves it, if nothing else happens
+        self.batch_step = -1  # the step at which it entered the lane; -1: it is not in it
+        self.batch_end = -1  # the step at which it leaves it, if nothing else happens
         self.blocks = 0  # held in the pool
         self.preemptions = 0
         self.pending_preemptions = 0  # not yet told to the frontend: they travel with its next output

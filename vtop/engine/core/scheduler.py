@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from vtop.engine.core.block_pool import NO_HIT, BlockPool
-from vtop.engine.core.decode_batch import Lane
+from vtop.engine.core.decode_batch import DecodeBatch
 from vtop.engine.core.flags import Flags
 from vtop.engine.core.prefix_cache import PrefixPool
 from vtop.engine.core.request import FINISHED, PREEMPTED, RUNNING, WAITING, Request
@@ -26,7 +26,7 @@ class Scheduler:
     with async scheduling one more step is planned before the last one is accounted for.
     """
 
-    def __init__(self, flags: Flags, *, tell_lane: bool = False, use_lane: bool = True) -> None:
+    def __init__(self, flags: Flags, *, tell_batch: bool = False, use_batch: bool = True) -> None:
         """tell_lane: every plan names the requests of the lane, for a server that streams their tokens.
 
         use_lane: False follows every request one by one; the result is the same.
@@ -37,7 +37,7 @@ class Scheduler:
         )
         self.waiting: WaitingQueue = Fcfs() if flags.policy == "fcfs" else ByPriority()
         self.running: list[Request] = []
-        self.lane = Lane(flags.block_size)
+        self.batch = DecodeBatch(flags.block_size)
         self.preemptions = 0
         self.executed_tokens = 0  # recomputed ones included
         self.prefix_queries = 0  # prompt tokens looked up in the prefix cache by requests admitted for the first time
@@ -47,8 +47,8 @@ class Scheduler:
         self._in_flight: list[Plan] = []
         self._updated = NEVER  # the last step accounted for, and when
         self._updated_s = 0.0
-        self._tell_lane = tell_lane
-        self._use_lane = use_lane
+        self._tell_batch = tell_batch
+        self._use_batch = use_batch
         self._watermark_blocks = int(flags.watermark * flags.num_gpu_blocks)
 
     def check(self, request: Request) -> None:
@@ -74,7 +74,7 @@ class Scheduler:
         elif request.state in (WAITING, PREEMPTED):
             self.waiting.remove(request)
         elif request.state == RUNNING:
-            self._leave_lane(request)
+            self._leave_batch(request)
             self.pool.release(request)
             self.running.remove(request)
             del self._rest[request.id]
@@ -89,12 +89,12 @@ class Scheduler:
     def schedule(self, now_s: float) -> Plan | None:
         """The next step, or None when there is nothing to compute."""
         plan = Plan(self.steps, now_s)
-        if self._use_lane:
-            self._fill_lane(plan.step)
-        budget = self._schedule_together(plan) if self._use_lane else None
+        if self._use_batch:
+            self._fill_batch(plan.step)
+        budget = self._schedule_together(plan) if self._use_batch else None
         if budget is None:
-            for request in self.lane.members():
-                self._leave_lane(request)
+            for request in self.batch.members():
+                self._leave_batch(request)
             self._rest = {request.id: request for request in self.running}
             budget = self._schedule_one_by_one(plan)
         if not plan.preempted:
@@ -104,20 +104,20 @@ class Scheduler:
         self.steps += 1
         self.executed_tokens += plan.tokens
         self._in_flight.append(plan)
-        for request in self.lane.ending(plan.step):
-            self._leave_lane(request)
-        if self._tell_lane:
-            plan.lane_members = tuple(self.lane.members())
+        for request in self.batch.ending(plan.step):
+            self._leave_batch(request)
+        if self._tell_batch:
+            plan.batch_members = tuple(self.batch.members())
         return plan
 
     def update(self, plan: Plan, now_s: float) -> Outcome:
         """The step is over: who got a token, who is finished. Plans come back in the order they were made."""
         assert self._in_flight[0] is plan
         del self._in_flight[0]
-        outcome = Outcome(plan.step, now_s, tokens=plan.lane)
-        if plan.lane:
-            outcome.gaps.append((now_s - self._updated_s, plan.lane))
-            outcome.lane_members = plan.lane_members
+        outcome = Outcome(plan.step, now_s, tokens=plan.batch)
+        if plan.batch:
+            outcome.gaps.append((now_s - self._updated_s, plan.batch))
+            outcome.batch_members = plan.batch_members
         for request in plan.deliver:
             if request.state != FINISHED:
                 self._deliver(request, outcome)
@@ -155,7 +155,7 @@ class Scheduler:
         elif request.state == PREEMPTED:
             request.planned = request.generated
 
-    def _fill_lane(self, step: int) -> None:
+    def _fill_batch(self, step: int) -> None:
         entering = [
             request
             for request in self._rest.values()
@@ -163,29 +163,29 @@ class Scheduler:
         ]
         for request in entering:
             del self._rest[request.id]
-            self.lane.enter(request, step)
+            self.batch.enter(request, step)
 
-    def _leave_lane(self, request: Request) -> None:
+    def _leave_batch(self, request: Request) -> None:
         """Follow the request on its own again; what steps in flight bring it, they bring it by name."""
-        if request.lane_step < 0:
+        if request.batch_step < 0:
             return
         for plan in self._in_flight:
-            if plan.step >= request.lane_step:
-                plan.lane -= 1
+            if plan.step >= request.batch_step:
+                plan.batch -= 1
                 plan.deliver.append(request)
-        if self._tell_lane:
+        if self._tell_batch:
             for plan in self._in_flight:
-                plan.lane_members = tuple(member for member in plan.lane_members if member is not request)
+                plan.batch_members = tuple(member for member in plan.batch_members if member is not request)
         last = self._in_flight[-1].step if self._in_flight else self._updated
-        self.lane.leave(request, last, self._updated, self._updated_s)
+        self.batch.leave(request, last, self._updated, self._updated_s)
         self._rest[request.id] = request
         self.pool.commit(request, min(request.computed, request.tokens))
 
     def _schedule_together(self, plan: Plan) -> int | None:
         """Plan the running requests when there is room for all of them; the tokens left, or None when there is not."""
-        flags, lane, pool = self.flags, self.lane, self.pool
-        budget = flags.max_num_batched_tokens - lane.size
-        needing = lane.needing_blocks(plan.step)
+        flags, batch, pool = self.flags, self.batch, self.pool
+        budget = flags.max_num_batched_tokens - batch.size
+        needing = batch.needing_blocks(plan.step)
         free = pool.free - len(needing)
         wants: list[tuple[Request, int, int]] = []
         for request in self._rest.values():
@@ -197,13 +197,13 @@ class Scheduler:
                 free -= blocks - request.blocks
         if budget < 0 or free < 0:
             return None
-        if lane.size:
+        if batch.size:
             if needing:
                 pool.grow_each(needing.values(), len(needing))
-            plan.lane = plan.decodes = lane.size
-            plan.tokens = lane.size
-            plan.context = lane.context
-            lane.advance()
+            plan.batch = plan.decodes = batch.size
+            plan.tokens = batch.size
+            plan.context = batch.context
+            batch.advance()
         for request, tokens, blocks in wants:
             pool.grow(request, blocks)
             self._compute(plan, request, tokens)

@@ -11,11 +11,11 @@ class Plan:
     """What one step executes. `lane` and `deliver` are who gets a token from it; the rest is what it costs."""
 
     __slots__ = (
+        "batch",
+        "batch_members",
         "context",
         "decodes",
         "deliver",
-        "lane",
-        "lane_members",
         "preempted",
         "prefills",
         "scheduled_s",
@@ -30,8 +30,8 @@ class Plan:
         self.decodes = 0  # requests that compute one token
         self.context = 0  # tokens that the decodes read, each one's own included
         self.prefills: list[tuple[int, int]] = []  # (tokens, context: tokens computed when the step is over)
-        self.lane = 0  # requests of the lane that get a token
-        self.lane_members: tuple[Request, ...] = ()  # who they are, when the scheduler was asked to tell
+        self.batch = 0  # requests of the lane that get a token
+        self.batch_members: tuple[Request, ...] = ()  # who they are, when the scheduler was asked to tell
         self.deliver: list[Request] = []  # others that get a token
         self.preempted = 0  # requests that had to go for it
 
@@ -51,7 +51,7 @@ class Outcome:
     gaps: list[tuple[float, int]] = field(default_factory=list)  # inter-token latencies: (seconds, how many)
     first: list[Request] = field(default_factory=list)
     finished: list[Request] = field(default_factory=list)
-    lane_members: tuple[Request, ...] = ()  # those of the lane that got a token, when the scheduler was asked to tell
+    batch_members: tuple[Request, ...] = ()  # those of the lane that got a token, when the scheduler was asked to tell
     delivered: list[Request] = field(default_factory=list)  # the others
 
     @property

@@ -1,7 +1,7 @@
 """How long a step takes: a roofline with few coefficients, and what the engine's own thread needs to start it.
 
-On the card, a step costs a fixed part, the weights' bytes or the tokens' FLOPs, whichever takes longer, attention over
-the prompts' context, and the keys and values that decodes read. A card that computes at full clock for longer than its
+On the GPU, a step costs a fixed part, the weights' bytes or the tokens' FLOPs, whichever takes longer, attention over
+the prompts' context, and the keys and values that decodes read. A GPU that computes at full clock for longer than its
 power allows slows down, and recovers while it only reads. The engine's thread launches a step's kernels one by one
 when it holds more tokens than a CUDA graph was captured for; until it is done it neither polls nor returns anything.
 How long that takes is the host's matter, whatever the tokens: stamped step by step on one of five hosts it was 13 to
@@ -37,7 +37,7 @@ class Timing:
     launch_eager_s: float  # and one of more tokens than any graph was captured for, when such steps are rare
     launch_warm_s: float  # and when it starts one such after another
     warm_per_s: float  # how many such starts a second make half of that difference
-    boost_s: float = 1e9  # computing at full clock that the card's power allows
+    boost_s: float = 1e9  # computing at full clock that the GPU's power allows
     boost_recovery_s: float = 1.0  # time constant of getting it back
     throttled: float = 1.0  # how many times longer a product takes after that
     plan_row_s: float = 0.0  # the engine's thread plans a sequence's part of a step and accounts for it
@@ -64,11 +64,11 @@ def captured(tokens: int) -> int:
     return tokens // 8 * 8 if tokens < 256 else tokens // 16 * 16
 
 
-class Card:
-    """What a step costs under these flags, and the card's clock state, carried from step to step.
+class GpuSpeed:
+    """What a step costs under these flags, and the GPU's clock state, carried from step to step.
 
     A step of decodes alone runs as one graph where one was captured for as many sequences or more. There is none for
-    more than max_num_seqs, so of 10 seats the last two are without: the largest graph is of 8 (vLLM:
+    more than max_num_seqs, so of 10 the last two are without: the largest graph is of 8 (vLLM:
     v1/worker/gpu/cudagraph_utils.py). Every other step of up to twice max_num_seqs tokens runs as pieces of graphs.
     """
 
@@ -112,7 +112,7 @@ class Card:
         return rows_s + (timing.launch_graph_s if whole else timing.launch_pieces_s)
 
     def step_s(self, plan: Plan, idle_s: float) -> float:
-        """The card is busy so long with the step, after so long of doing nothing."""
+        """The GPU is busy so long with the step, after so long of doing nothing."""
         timing = self.timing
         heat = self._heat
         if idle_s > 0.0 and heat:

@@ -1,6 +1,6 @@
-"""How quick a recording's own host and card were, beside those that the profile was fitted on.
+"""How quick a recording's own host and GPU were, beside those that the profile was fitted on.
 
-Two servers with the same flags differ by which machine they run on: cards by a per cent or two, but how long the
+Two servers with the same flags differ by which machine they run on: GPUs by a per cent or two, but how long the
 engine's thread needs to launch a step without a graph by a factor of two, and from minute to minute. No profile can
 know that. The recording does: its prefill, decode and whole times say how far off the profile is, in both directions.
 """
@@ -17,8 +17,8 @@ from vtop.engine.fit.least_squares import Vector, least_squares
 from vtop.engine.fit.profile import Profile
 from vtop.engine.runs.runs import Run
 
-# how far a host and a card may well be from the profile's, as factors: what was seen of five H200 servers
-LAUNCH_FACTOR, CARD_FACTOR = 1.3, 1.015
+# how far a host and a GPU may well be from the profile's, as factors: what was seen of five H200 servers
+LAUNCH_FACTOR, GPU_FACTOR = 1.3, 1.015
 STARTS = (1.0, 0.75, 1.4)  # of launches, where the pace of an open loop is looked for: its queue has no bound
 ROUNDS = 4
 GOOD = 5.0  # so little is off, in squares of what may well be, that no other valley is looked for
@@ -27,10 +27,10 @@ LAUNCHES = ("launch_pieces_s", "launch_eager_s", "launch_warm_s")
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How many times as long as by the profile: launching a step without a whole graph, and the card's own work."""
+    """How many times as long as by the profile: launching a step without a whole graph, and the GPU's own work."""
 
     launch: float = 1.0
-    card: float = 1.0
+    gpu: float = 1.0
 
 
 AS_FITTED = Pace()
@@ -39,7 +39,7 @@ AS_FITTED = Pace()
 def pace_of(run: Run, profile: Profile) -> Pace:
     """The pace at which the run's simulation is most like what is on record of it."""
     shape = run.shape or profile.shape
-    scale = np.log([LAUNCH_FACTOR, CARD_FACTOR])
+    scale = np.log([LAUNCH_FACTOR, GPU_FACTOR])
 
     def off(at: Vector) -> Vector:
         found = at_pace(profile, _pace(at))
@@ -55,12 +55,12 @@ def pace_of(run: Run, profile: Profile) -> Pace:
 
 
 def at_pace(profile: Profile, pace: Pace) -> Profile:
-    """The profile on such a host and card."""
+    """The profile on such a host and GPU."""
     timing = profile.timing
     launches = {name: getattr(timing, name) * pace.launch for name in LAUNCHES}
-    speeds = {name: getattr(timing, name) / pace.card for name in SPEEDS}
+    speeds = {name: getattr(timing, name) / pace.gpu for name in SPEEDS}
     return replace(profile, timing=replace(timing, **launches, **speeds))
 
 
 def _pace(at: Vector) -> Pace:
-    return Pace(launch=exp(at[0]), card=exp(at[1]))
+    return Pace(launch=exp(at[0]), gpu=exp(at[1]))

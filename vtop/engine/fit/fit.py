@@ -31,7 +31,7 @@ class Coefficient:
     factor: float
 
 
-# of a data centre's card of 2024; a recording of any other pulls them to where they are there
+# of a data centre's GPU of 2024; a recording of any other pulls them to where they are there
 COEFFICIENTS = (
     Coefficient("bandwidth_bytes_s", 3.2e12, 4.0),
     Coefficient("compute_flops_s", 700e12, 4.0),
@@ -55,7 +55,7 @@ ASSUMED = {
     "parse_s": 0.85e-3,
     "submit_s": 0.45e-3,
     "token_s": 40e-9,
-    "output_s": 60e-6,  # the API server's CPU time per token at 64 and more in flight, as its page counts it
+    "output_s": 60e-6,  # the API server's CPU time per token at 64 and more in flight, as its scrape counts it
     "hop_s": 0.7e-3,
 }
 SPEEDS = ("bandwidth_bytes_s", "compute_flops_s", "attention_flops_s")
@@ -101,7 +101,7 @@ def fit(
 ) -> Fit:
     """The coefficients that make the simulated runs most like the recorded ones.
 
-    expected: where coefficients of another card than a data centre's are to be looked for; without it, a card so many
+    expected: where coefficients of another GPU than a data centre's are to be looked for; without it, a GPU so many
     times slower is tried first, down to a CPU.
     """
     known = shape or next((run.shape for run in runs if run.shape is not None), QWEN_7B)
@@ -126,7 +126,7 @@ def _table(expected: Mapping[str, float]) -> tuple[Coefficient, ...]:
 
 
 def _slower(runs: Sequence[Run], shape: ModelShape) -> tuple[Coefficient, ...]:
-    """Where the coefficients are looked for: at those of the card among SLOWER that the runs are most like."""
+    """Where the coefficients are looked for: at those of the GPU among SLOWER that the runs are most like."""
     speeds = [c for c in COEFFICIENTS if c.name in SPEEDS]
     classes = [_table({c.name: c.expected / times for c in speeds}) for times in SLOWER]
     here = np.zeros(len(COEFFICIENTS))
@@ -155,7 +155,7 @@ def compare(runs: Sequence[Run], timing: Timing, frontend: Frontend, shape: Mode
 
 
 def _coefficients(table: Sequence[Coefficient], at: Vector) -> tuple[Timing, Frontend]:
-    """From logarithms relative to the expected ones. A throttled card is never the faster one."""
+    """From logarithms relative to the expected ones. A throttled GPU is never the faster one."""
     values = {c.name: c.expected * math.exp(x) for c, x in zip(table, at, strict=True)}
     values |= ASSUMED
     values["throttled"] += 1.0
@@ -181,7 +181,7 @@ def misses(run: Run, timing: Timing, frontend: Frontend, shape: ModelShape) -> V
     tried = []
     for seed in range(tries):
         simulated = replay(replace(load, seed=seed), Engine(run.flags, timing, frontend, shape))
-        tried.append(measures(simulated.requests[: run.observed.requests]))  # the pages may have missed the last ones
+        tried.append(measures(simulated.requests[: run.observed.requests]))  # the scrapes may have missed the last ones
     rows = []
     for name, share in WEIGHED:
         real = float(getattr(run.observed, name))

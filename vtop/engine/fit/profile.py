@@ -40,7 +40,7 @@ class Profile:
     """What `Engine` needs besides the flags, and how far it can be trusted."""
 
     name: str
-    origin: str  # card, model, version, what it was fitted on
+    origin: str  # GPU, model, version, what it was fitted on
     timing: Timing
     frontend: Frontend
     shape: ModelShape
@@ -49,7 +49,7 @@ class Profile:
     flags: dict[str, int] = field(default_factory=dict)  # of the server it was fitted on
     spread: dict[str, float] = field(default_factory=dict)  # factor by which a coefficient may be off
     assumed: tuple[str, ...] = ()  # coefficients that were not fitted
-    card: str | None = None  # its name as NVML tells it
+    gpu: str | None = None  # its name as NVML tells it
     held_out: tuple[Residual, ...] = ()  # of runs that the fit has not seen
 
     @property
@@ -58,14 +58,14 @@ class Profile:
         return max((abs(residual.e2e) for residual in self.residuals), default=0.0)
 
 
-def of_fit(fit: Fit, name: str, origin: str, *, card: str | None = None, held_out: Sequence[Compared] = ()) -> Profile:
-    """The profile of a fit. The card is that of the recordings where they agree on one.
+def of_fit(fit: Fit, name: str, origin: str, *, gpu: str | None = None, held_out: Sequence[Compared] = ()) -> Profile:
+    """The profile of a fit. The GPU is that of the recordings where they agree on one.
 
     held_out: runs that it was not fitted on, and what it makes of them; it holds where those were, too.
     """
     from vtop.engine.fit.fit import ASSUMED
 
-    cards = {one.run.card for one in fit.compared}
+    gpus = {one.run.gpu for one in fit.compared}
     flags = fit.compared[0].run.flags if fit.compared else None
     return Profile(
         name,
@@ -78,7 +78,7 @@ def of_fit(fit: Fit, name: str, origin: str, *, card: str | None = None, held_ou
         flags={"num_gpu_blocks": flags.num_gpu_blocks, "block_size": flags.block_size} if flags is not None else {},
         spread={key: round(value, 2) for key, value in fit.spread.items()},
         assumed=tuple(ASSUMED),
-        card=card or (cards.pop() if len(cards) == 1 else None),
+        gpu=gpu or (gpus.pop() if len(gpus) == 1 else None),
         held_out=tuple(_residual(one) for one in held_out),
     )
 
@@ -134,9 +134,9 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
-def of_card(card: str | None) -> Profile | None:
-    """The profile that comes with vtop for a card."""
-    return next((found for name in names() if (found := load(name)).card == card), None) if card is not None else None
+def of_gpu(gpu: str | None) -> Profile | None:
+    """The profile that comes with vtop for a GPU."""
+    return next((found for name in names() if (found := load(name)).gpu == gpu), None) if gpu is not None else None
 
 
 def load(name: str) -> Profile:
@@ -160,7 +160,7 @@ def load(name: str) -> Profile:
             flags=dict(found.get("flags", {})),
             spread=dict(found.get("spread", {})),
             assumed=tuple(found.get("assumed", ())),
-            card=found.get("card"),
+            gpu=found.get("gpu", found.get("card")),
             held_out=tuple(Residual(**residual) for residual in found.get("held_out", ())),
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -176,7 +176,7 @@ def _record(kind: type[_Record], values: dict[str, Any]) -> _Record:
 
 def dump(profile: Profile) -> str:
     """The profile as TOML."""
-    lines = _pairs({"name": profile.name, "origin": profile.origin, "card": profile.card})
+    lines = _pairs({"name": profile.name, "origin": profile.origin, "gpu": profile.gpu})
     lines.append(f"assumed = [{', '.join(_toml(name) for name in profile.assumed)}]")
     for table in ("timing", "frontend", "shape"):
         lines += ["", f"[{table}]", *_pairs(asdict(getattr(profile, table)))]

@@ -22,8 +22,8 @@ PARTS = {
     "inference_s": Quantity.INFERENCE,
     "e2e_s": Quantity.E2E,
 }
-QUEUED = 0.3  # of all pages on which requests waited, at least
-SEATED = 0.7  # of those, on which running stood at its highest and the pool had room
+QUEUED = 0.3  # of all scrapes on which requests waited, at least
+AT_LIMIT = 0.7  # of those, on which running stood at its highest and the pool had room
 FULL = 0.95  # of the pool in use, from which on it has none
 
 
@@ -31,7 +31,7 @@ FULL = 0.95  # of the pool in use, from which on it has none
 class Observed:
     """Means over the finished requests of a run, in seconds, from the server's histograms."""
 
-    requests: int  # fewer than the load sent where the recording's last page came before they had finished
+    requests: int  # fewer than the load sent where the recording's last scrape came before they had finished
     queue_s: float
     prefill_s: float
     decode_s: float
@@ -40,12 +40,12 @@ class Observed:
     span_s: float | None = None  # from the first request to the last answer
     preemptions: int | None = None
     answers: tuple[Answer, ...] = ()  # as vtop's own client saw them
-    running: float | None = None  # means over the pages of that time
+    running: float | None = None  # means over the scrapes of that time
     waiting: float | None = None
     kv_ratio: float | None = None
     recomputed_ratio: float | None = None  # of the tokens that the answers needed
     most_running: int | None = None
-    seats: int | None = None  # running stood so high while others waited and the pool had room: max_num_seqs
+    max_num_seqs: int | None = None  # running stood so high while others waited and the pool had room: max_num_seqs
 
     @property
     def ttft_s(self) -> float:
@@ -62,7 +62,7 @@ def observed(
     answers: Sequence[Answer] = (),
     foreign: Sequence[Request] = (),
 ) -> Observed | None:
-    """Of the requests that finished in the window, and the pages between two instants; None where none finished.
+    """Of the requests that finished in the window, and the scrapes between two instants; None where none finished.
 
     foreign: requests of vtop's own that finished in the window and are none of the run; what the server says of them in
     their answers, else what its client saw, is taken out of the server's sums.
@@ -76,9 +76,9 @@ def observed(
         _level(busy, quantity) for quantity in (Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED)
     )
     preemptions = window.delta(Quantity.PREEMPTIONS)
-    last_s = window.stretches[0].server.at_s[window.stretches[0].last]
+    last_s = window.ranges[0].server.at_s[window.ranges[0].last]
     frame = session.frame(last_s, View(window_s=last_s - busy_s[0]))
-    most, seats = _seats(busy)
+    most, max_num_seqs = _max_num_seqs(busy)
     return Observed(
         requests=requests,
         queue_s=known["queue_s"],
@@ -94,7 +94,7 @@ def observed(
         kv_ratio=kv_ratio,
         recomputed_ratio=frame.recompute.ratio,
         most_running=most,
-        seats=seats,
+        max_num_seqs=max_num_seqs,
     )
 
 
@@ -132,19 +132,19 @@ def _level(window: Window, quantity: Quantity) -> float | None:
     return fmean(known) if known else None
 
 
-def _seats(window: Window) -> tuple[int | None, int | None]:
+def _max_num_seqs(window: Window) -> tuple[int | None, int | None]:
     """How many ran at most, and whether that was as many as may: others waited then, and the pool had room."""
-    if not window.stretches:
+    if not window.ranges:
         return None, None
-    one = window.stretches[0]
+    one = window.ranges[0]
     gauges = (Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED)
-    pages = list(zip(*(window.each_together(gauge) for gauge in gauges), strict=True))
-    most = max((running for running, _, _ in pages if running == running), default=0.0)
+    scrapes = list(zip(*(window.each_together(gauge) for gauge in gauges), strict=True))
+    most = max((running for running, _, _ in scrapes if running == running), default=0.0)
     if not most:
         return None, None
-    queued = [(running, kv_ratio) for running, waiting, kv_ratio in pages if waiting > 0]
+    queued = [(running, kv_ratio) for running, waiting, kv_ratio in scrapes if waiting > 0]
     prompt, tokens = window.mean(Quantity.REQUEST_PROMPT_TOKENS), pool_at(one.server, one.last, None).tokens
     full = min(FULL, 1.0 - prompt / tokens) if prompt and tokens else FULL
-    seated = [kv_ratio for running, kv_ratio in queued if running == most and kv_ratio < full]
-    shown = len(queued) >= QUEUED * len(pages) and len(seated) >= SEATED * len(queued)
+    at_limit = [kv_ratio for running, kv_ratio in queued if running == most and kv_ratio < full]
+    shown = len(queued) >= QUEUED * len(scrapes) and len(at_limit) >= AT_LIMIT * len(queued)
     return round(most), round(most) if queued and shown else None

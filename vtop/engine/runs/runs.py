@@ -1,6 +1,6 @@
 """The runs of a recording: what load the server was under, with which flags, and what its own histograms say of it.
 
-A phase of vtop's own load is a run, with every request as it was sent. Without one, a stretch of pages on which the
+A phase of vtop's own load is a run, with every request as it was sent. Without one, a stretch of scrapes on which the
 server was busy is a run, if all its requests were of one length: so many in flight as ran and waited together.
 """
 
@@ -29,12 +29,12 @@ from vtop.session.session import Session
 
 EVEN = 0.002  # lengths that differ by less than this share are one length
 THINK_AT_MOST_S = 0.1  # more is a change of the load, not its client
-ENOUGH = 0.8  # of a phase's requests that the pages must have counted
-SETTLE_S = 1.5  # the page on which a phase's last request is counted comes so much after its end, at most
+ENOUGH = 0.8  # of a phase's requests that the scrapes must have counted
+SETTLE_S = 1.5  # the scrape on which a phase's last request is counted comes so much after its end, at most
 HELD_S = 0.05  # a request that is sent so much after it was due was held back
 PARTS = 16  # of a run, in each of which its requests must be as long
-PAGES_APART = 0.02  # of a run that has no client's stamps; more, and how long it took is not known
-NO_POOL = "the server's pages do not say how large its KV pool is"
+SCRAPES_APART = 0.02  # of a run that has no client's stamps; more, and how long it took is not known
+NO_POOL = "the server's scrapes do not say how large its KV pool is"
 UNEVEN = "its requests are of several lengths, and vtop sent none of them: which came when is not on record"
 
 
@@ -57,11 +57,11 @@ class Run:
     shape: ModelShape | None
     load: Load
     observed: Observed
-    card: str | None = None  # the name of the card that the server ran on, where it is on record
+    gpu: str | None = None  # the name of the GPU that the server ran on, where it is on record
     server: str | None = None  # model and version
     phase: int | None = None  # of vtop's own load, from 0
     remarks: tuple[str, ...] = ()  # what the engine does not know of this load
-    whence: Mapping[str, str] = field(default_factory=dict)  # of the flags that no page tells: TOLD, RECORDED, USUAL
+    whence: Mapping[str, str] = field(default_factory=dict)  # of the flags that no scrape tells: TOLD, RECORDED, USUAL
 
 
 def runs(path: Path, flags: Mapping[str, Any] | None = None) -> list[Run]:
@@ -90,7 +90,7 @@ def read(path: Path, flags: Mapping[str, Any] | None = None) -> list[Run | str]:
         return [many]
     if phases:
         return list(_of_phases(name, session, phases, requests, flags or {}))
-    return list(_of_pages(name, session, flags or {}))
+    return list(_of_scrapes(name, session, flags or {}))
 
 
 def _several(session: Session) -> str | None:
@@ -133,12 +133,12 @@ def _of_phase(
     if len(done) < len(mine):
         return f"{len(mine) - len(done)} of its {len(mine)} requests failed, and what they cost is not known"
     done.sort(key=lambda request: request.sent_s or 0.0)
-    window = between(session.servers, _page_s(session, begin.t), end.t + SETTLE_S, session.end_s)
+    window = between(session.servers, _scrape_s(session, begin.t), end.t + SETTLE_S, session.end_s)
     first_s, last_s = done[0].sent_s or 0.0, max(request.end_s or 0.0 for request in done)
     counted = [other for other in others if _within(other, window)]
     seen = observed(session, window, (first_s, last_s), last_s - first_s, answers=answers_of(done), foreign=counted)
     if seen is None or seen.requests < ENOUGH * len(done):
-        return "the server's pages count fewer requests than it sent: they are not of this load"
+        return "the server's scrapes count fewer requests than it sent: they are not of this load"
     found = _flags(session, window, flags)
     if found is None:
         return NO_POOL
@@ -163,7 +163,7 @@ def _of_phase(
         shape=_shape(session),
         load=load,
         observed=seen,
-        card=_card(session),
+        gpu=_gpu(session),
         server=_server(session),
         phase=begin.phase,
         remarks=_remarks(begin, done, known, keys),
@@ -171,17 +171,17 @@ def _of_phase(
     )
 
 
-def _page_s(session: Session, at_s: float) -> float:
-    """When the latest page at an instant came; the instant itself before the first."""
-    pages = session.servers[0].at_s
-    return pages[place] if (place := bisect_right(pages, at_s) - 1) >= 0 else at_s
+def _scrape_s(session: Session, at_s: float) -> float:
+    """When the latest scrape at an instant came; the instant itself before the first."""
+    scrapes = session.servers[0].at_s
+    return scrapes[place] if (place := bisect_right(scrapes, at_s) - 1) >= 0 else at_s
 
 
 def _within(request: Request, window: Window) -> bool:
     """Whether its end was counted in the window."""
-    if request.last_s is None or not window.stretches:
+    if request.last_s is None or not window.ranges:
         return False
-    one = window.stretches[0]
+    one = window.ranges[0]
     return one.server.at_s[one.first] < request.last_s <= one.server.at_s[one.last]
 
 
@@ -214,17 +214,17 @@ def _think_s(done: list[Request], concurrency: int | None) -> float:
     return usual if 0.0 < usual < THINK_AT_MOST_S else 0.0
 
 
-def _of_pages(name: str, session: Session, flags: Mapping[str, Any]) -> Iterable[Run | str]:
+def _of_scrapes(name: str, session: Session, flags: Mapping[str, Any]) -> Iterable[Run | str]:
     server = session.servers[0]
-    pages = server.visible(session.end_s)
-    if pages < 2:
-        yield "fewer than two pages of the server are on record"
+    scrapes = server.visible(session.end_s)
+    if scrapes < 2:
+        yield "fewer than two scrapes of the server are on record"
         return
-    lengths = _lengths(between(session.servers, server.at_s[pages // 2], session.end_s, session.end_s))
+    lengths = _lengths(between(session.servers, server.at_s[scrapes // 2], session.end_s, session.end_s))
     if lengths is None:
         yield "no request finished in it"
         return
-    for first in range(pages - 1):
+    for first in range(scrapes - 1):
         window = between(session.servers, server.at_s[first], session.end_s, session.end_s)
         found = _lengths(window)
         if found is not None and all(abs(a - b) <= EVEN * b for a, b in zip(found, lengths, strict=True)):
@@ -242,7 +242,7 @@ def _of_pages(name: str, session: Session, flags: Mapping[str, Any]) -> Iterable
         return
     in_flight = [a + b for a, b in zip(*(_each(window, q) for q in (Quantity.RUNNING, Quantity.WAITING)), strict=True)]
     concurrency = int(max(in_flight, default=0))
-    busy_s, span_s = _busy(server.at_s[first:pages], in_flight)
+    busy_s, span_s = _busy(server.at_s[first:scrapes], in_flight)
     seen = observed(session, window, busy_s, span_s)
     if seen is None or not concurrency or seen.requests < concurrency:
         yield UNEVEN
@@ -250,15 +250,15 @@ def _of_pages(name: str, session: Session, flags: Mapping[str, Any]) -> Iterable
     prompt, output = (round(length) for length in lengths)
     load = Load(tuple(Ask(prompt, output) for _ in range(seen.requests)), concurrency)
     its, whence = known
-    yield Run(name, its, _shape(session), load, seen, card=_card(session), server=_server(session), whence=whence)
+    yield Run(name, its, _shape(session), load, seen, gpu=_gpu(session), server=_server(session), whence=whence)
 
 
 def _alike(window: Window, quantity: Quantity) -> bool:
     """Whether the mean is the same in every part of the window: of a mixture it would not be."""
     mean = window.mean(quantity)
-    for one in window.stretches:
-        pages = range(one.first, one.last + 1, max(1, (one.last - one.first) // PARTS))
-        for first, last in pairwise(pages):
+    for one in window.ranges:
+        scrapes = range(one.first, one.last + 1, max(1, (one.last - one.first) // PARTS))
+        for first, last in pairwise(scrapes):
             part = Window((replace(one, first=first, last=last),)).mean(quantity)
             if mean is None or (part is not None and abs(part - mean) > EVEN * mean):
                 return False
@@ -266,7 +266,8 @@ def _alike(window: Window, quantity: Quantity) -> bool:
 
 
 def _busy(at_s: Sequence[float], in_flight: Sequence[float]) -> tuple[tuple[float, float], float | None]:
-    """The first and the last page with requests, and how long they were there: None where pages are too far apart."""
+    """The first and the last scrape with requests, and how long they were there: None where scrapes are too far
+    apart."""
     busy = [index for index, count in enumerate(in_flight) if count]
     if not busy:
         return (at_s[0], at_s[-1]), None
@@ -275,7 +276,7 @@ def _busy(at_s: Sequence[float], in_flight: Sequence[float]) -> tuple[tuple[floa
         return (at_s[first], at_s[last]), None
     within_s, outside_s = at_s[last] - at_s[first], at_s[last + 1] - at_s[first - 1]
     span_s = (within_s + outside_s) / 2
-    return (at_s[first], at_s[last]), span_s if outside_s - within_s < 2 * PAGES_APART * span_s else None
+    return (at_s[first], at_s[last]), span_s if outside_s - within_s < 2 * SCRAPES_APART * span_s else None
 
 
 def _each(window: Window, quantity: Quantity) -> list[float]:
@@ -288,10 +289,10 @@ def _lengths(window: Window) -> tuple[float, float] | None:
 
 
 def _flags(session: Session, window: Window, told: Mapping[str, Any]) -> tuple[Flags, Mapping[str, str]] | None:
-    """The flags of the server on the window's last page, and whence those are that no page tells."""
-    if not window.stretches:
+    """The flags of the server on the window's last scrape, and whence those are that no scrape tells."""
+    if not window.ranges:
         return None
-    stretch = window.stretches[0]
+    stretch = window.ranges[0]
     pool = pool_at(stretch.server, stretch.last, None)
     now_s = stretch.server.t[stretch.last]
     identity = stretch.server.identity(now_s) or stretch.server.identity(session.end_s)
@@ -336,10 +337,10 @@ def _shape(session: Session) -> ModelShape | None:
     return shape_of(identity.shape) if identity is not None else None
 
 
-def _card(session: Session) -> str | None:
-    """The card, where there is only one."""
-    cards = session.cards.part(session.end_s, session.end_s, local=True).cards
-    return cards[0].name if len(cards) == 1 else None
+def _gpu(session: Session) -> str | None:
+    """The GPU, where there is only one."""
+    gpus = session.gpus.part(session.end_s, session.end_s, local=True).devices
+    return gpus[0].name if len(gpus) == 1 else None
 
 
 def _server(session: Session) -> str | None:

@@ -124,7 +124,7 @@ class Drive:
         for request in outcome.finished:
             if request.id in streams:
                 streams[request.id].finished = True
-        for request in chain(outcome.lane_members, outcome.delivered):
+        for request in chain(outcome.batch_members, outcome.delivered):
             stream = streams.get(request.id)
             if stream is not None:
                 stream.tokens += 1
@@ -136,10 +136,10 @@ class Drive:
 
 def drop(outcome: Outcome, gone: Set[int]) -> None:
     """What a step brought to requests whose client went meanwhile is nobody's: the frontend does not count it."""
-    lane = sum(member.id in gone for member in outcome.lane_members)
-    left = sum(member.id not in gone for member in outcome.lane_members)
+    batch = sum(member.id in gone for member in outcome.batch_members)
+    left = sum(member.id not in gone for member in outcome.batch_members)
     gaps = iter(outcome.gaps)
-    kept = [(next(gaps)[0], left)] if outcome.lane_members else []
+    kept = [(next(gaps)[0], left)] if outcome.batch_members else []
     for request in outcome.delivered:
         later = request not in outcome.first
         gap = next(gaps) if later else None
@@ -147,7 +147,7 @@ def drop(outcome: Outcome, gone: Set[int]) -> None:
             outcome.tokens -= 1
         elif gap is not None:
             kept.append(gap)
-    outcome.tokens -= lane
+    outcome.tokens -= batch
     outcome.gaps = [gap for gap in kept if gap[1]]
     for request in outcome.first:
         if request.id in gone:

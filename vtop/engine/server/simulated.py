@@ -100,7 +100,7 @@ class Simulated:
 
     def _begin(self, at_s: float) -> _Life:
         settings, fitted = self.settings, self._profile
-        engine = Engine(settings.flags, fitted.timing, fitted.frontend, fitted.shape, tell_lane=True)
+        engine = Engine(settings.flags, fitted.timing, fitted.frontend, fitted.shape, tell_batch=True)
         counts = Counts(settings.model, settings.flags, self._unix_s + at_s)
 
         def told(step: Seen) -> None:

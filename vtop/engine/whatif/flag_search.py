@@ -120,7 +120,7 @@ def search(
     bounds: Bounds | None = None,
     pace: Pace = AS_FITTED,
 ) -> Search:
-    """Every value, on the run's load, at the pace of its host and card. Raises VtopError where none can be tried."""
+    """Every value, on the run's load, at the pace of its host and GPU. Raises VtopError where none can be tried."""
     here = at_pace(profile, pace)
     before = simulate(run, run.flags, here, bounds)
     real = getattr(recorded_of(run, bounds), number.name)

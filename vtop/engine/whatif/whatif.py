@@ -1,7 +1,7 @@
 """What other flags would have done: a recorded load on the fitted engine, as it was and as it would have been.
 
 With the recorded flags the engine's answer can be held against the recording: that is its error. First it is asked as
-the profile has it, which knows nothing of this recording, then at the pace of the recording's own host and card, at
+the profile has it, which knows nothing of this recording, then at the pace of the recording's own host and GPU, at
 which the new flags are tried, too. With those it cannot be checked, and the error is the doubt about what it says. A
 difference smaller than that is none.
 

@@ -1,7 +1,7 @@
 """A trace for ui.perfetto.dev and chrome://tracing: requests as slices over time, counters and events below.
 
 Chrome's JSON format: `ts` and `dur` are µs since the session began. Requests that overlap lie on different lanes, and a
-lane is taken again once it is free. In a request's slice stand
+track is taken again once it is free. In a request's slice stand
 
     wait in client    due to sent, where it was late
     frontend          sent until the server queued it, network included     } where the server's own timings are on
@@ -9,7 +9,7 @@ lane is taken again once it is free. In a request's slice stand
     first token       sent to first token, where they are not
     decode            first token to last
 
-A counter is written where it changed; a stretch without pages looks as if it had not.
+A counter is written where it changed; a stretch without scrapes looks as if it had not.
 Source: the Trace Event Format of the Chromium project.
 """
 
@@ -25,7 +25,7 @@ from vtop.export.files import new_file
 from vtop.export.reading import folded
 from vtop.export.tables.requests import Requests
 from vtop.export.timings import timings_of
-from vtop.export.track_allocator import Lanes
+from vtop.export.track_allocator import TrackAllocator
 from vtop.metrics.vllm import Quantity
 from vtop.recording import AnyEvent, Recording, Request
 from vtop.session.history.tracks import Track
@@ -34,11 +34,11 @@ from vtop.session.session import Session
 Entry = dict[str, Any]
 Place = tuple[int, int]  # pid, tid
 
-_EVENTS_PID: Final = 1  # the tracks from top to bottom: what happened, requests by server, counters by server, cards
+_EVENTS_PID: Final = 1  # the tracks from top to bottom: what happened, requests by server, counters by server, GPUs
 _REQUESTS_PID: Final = 100
 _COUNTERS_PID: Final = 1000
-_CARDS_PID: Final = 2000
-_PHASES_TID, _HAPPENINGS_TID = 11, 12  # one that equals its pid would be called the main thread
+_DEVICES_PID: Final = 2000
+_PHASES_TID, _EVENTS_TID = 11, 12  # one that equals its pid would be called the main thread
 
 # name, unit in the trace, quantity, factor
 _COUNTERS: Final = (
@@ -48,7 +48,7 @@ _COUNTERS: Final = (
     ("preemptions", "total", Quantity.PREEMPTIONS, 1.0),
     ("generated tokens", "total", Quantity.GENERATION_TOKENS, 1.0),
 )
-_OF_CARDS: Final = (("power", "W", "power_w"), ("SM clock", "MHz", "sm_mhz"), ("temperature", "°C", "temp_c"))
+_OF_DEVICES: Final = (("power", "W", "power_w"), ("SM clock", "MHz", "sm_mhz"), ("temperature", "°C", "temp_c"))
 
 
 def write(recording: Recording, out: Path, *, force: bool) -> list[Path]:
@@ -66,7 +66,7 @@ def write(recording: Recording, out: Path, *, force: bool) -> list[Path]:
         trace.add(_load_phases(session))
         trace.add(_instants(session))
         trace.add(_counters(session))
-        trace.add(_cards(session))
+        trace.add(_devices(session))
         trace.close(session)
     return [out]
 
@@ -95,13 +95,13 @@ class Trace:
 
 
 class Slices:
-    """The requests, as slices on the lanes of their server; those of a lane come in the order of time."""
+    """The requests, as slices on the lanes of their server; those of a track come in the order of time."""
 
     def __init__(self, recording: Recording) -> None:
         self._urls = [target.url for target in recording.start.servers]
         self._together = Requests(recording.start)
-        self._lanes: dict[int, Lanes] = {}  # by server
-        self._lane_of: dict[tuple[int, int], int] = {}
+        self._tracks: dict[int, TrackAllocator] = {}  # by server
+        self._track_of: dict[tuple[int, int], int] = {}
 
     def take(self, event: AnyEvent) -> Iterator[Entry]:
         ended = self._together.take(event)
@@ -109,29 +109,29 @@ class Slices:
             return
         key = (event.phase, event.id)
         server = self._server(event)
-        lanes = self._lanes.setdefault(server, Lanes())
+        tracks = self._tracks.setdefault(server, TrackAllocator())
         begin_s = _begin_s(event)
-        if key not in self._lane_of and begin_s is not None:
-            self._lane_of[key] = lanes.take(begin_s)
-        if ended is not None and key in self._lane_of:
-            lane = self._lane_of.pop(key)
+        if key not in self._track_of and begin_s is not None:
+            self._track_of[key] = tracks.take(begin_s)
+        if ended is not None and key in self._track_of:
+            track = self._track_of.pop(key)
             end_s = max(ended.end_s or 0.0, begin_s or 0.0)
-            lanes.free(lane, end_s)
-            yield from _slices(ended, end_s, (_REQUESTS_PID + server, lane + 1))
+            tracks.free(track, end_s)
+            yield from _slices(ended, end_s, (_REQUESTS_PID + server, track + 1))
 
     def unended(self, end_s: float) -> Iterator[Entry]:
         """Those still in flight when the recording ends."""
         for request in self._together.unended():
-            lane = self._lane_of.get((request.phase, request.id))
-            if lane is not None:
-                yield from _slices(request, end_s, (_REQUESTS_PID + self._server(request), lane + 1))
+            track = self._track_of.get((request.phase, request.id))
+            if track is not None:
+                yield from _slices(request, end_s, (_REQUESTS_PID + self._server(request), track + 1))
 
     def names(self) -> Iterator[Entry]:
-        for server, lanes in self._lanes.items():
+        for server, tracks in self._tracks.items():
             url = self._urls[server] if 0 <= server < len(self._urls) else f"server {server}"
             yield from _process(_REQUESTS_PID + server, f"requests to {url}")
-            for lane in range(lanes.count):
-                yield from _thread(_REQUESTS_PID + server, lane + 1, f"lane {lane + 1}")
+            for track in range(tracks.count):
+                yield from _thread(_REQUESTS_PID + server, track + 1, f"track {track + 1}")
 
     def _server(self, request: Request) -> int:
         server = self._together.server(request)
@@ -198,7 +198,7 @@ def _stages(request: Request, end_us: int) -> Iterator[tuple[str, int, int]]:
 def _load_phases(session: Session) -> Iterator[Entry]:
     yield from _process(_EVENTS_PID, "session")
     yield from _thread(_EVENTS_PID, _PHASES_TID, "load")
-    yield from _thread(_EVENTS_PID, _HAPPENINGS_TID, "events")
+    yield from _thread(_EVENTS_PID, _EVENTS_TID, "events")
     for phase in session.load.phases.values():
         _, end = phase.state(session.end_s)
         end_s = end.t if end is not None else session.end_s
@@ -206,7 +206,7 @@ def _load_phases(session: Session) -> Iterator[Entry]:
 
 
 def _instants(session: Session) -> Iterator[Entry]:
-    for one in sorted(session.happenings(session.end_s), key=lambda one: one.at_s):
+    for one in sorted(session.event_log(session.end_s), key=lambda one: one.at_s):
         yield {
             "name": one.text,
             "cat": one.kind,
@@ -214,7 +214,7 @@ def _instants(session: Session) -> Iterator[Entry]:
             "s": "t",
             "ts": _us(one.at_s),
             "pid": _EVENTS_PID,
-            "tid": _HAPPENINGS_TID,
+            "tid": _EVENTS_TID,
         }
 
 
@@ -226,14 +226,14 @@ def _counters(session: Session) -> Iterator[Entry]:
             yield from _counter(pid, name, _changes(server.total(quantity), server.at_s, unit, factor))
 
 
-def _cards(session: Session) -> Iterator[Entry]:
-    cards = session.cards.cards.values()
-    if cards:
-        yield from _process(_CARDS_PID, "GPUs")
-    for card in cards:
-        for name, unit, field in _OF_CARDS:
-            changes = _changes(card.numbers[field], session.cards.at_s, unit)
-            yield from _counter(_CARDS_PID, f"GPU {card.index} {name}", changes)
+def _devices(session: Session) -> Iterator[Entry]:
+    devices = session.gpus.devices.values()
+    if devices:
+        yield from _process(_DEVICES_PID, "GPUs")
+    for device in devices:
+        for name, unit, field in _OF_DEVICES:
+            changes = _changes(device.numbers[field], session.gpus.at_s, unit)
+            yield from _counter(_DEVICES_PID, f"GPU {device.index} {name}", changes)
 
 
 def _changes(
@@ -241,9 +241,9 @@ def _changes(
 ) -> Iterator[tuple[float, Entry]]:
     """(instant, value) where a number became another and is known."""
     if track is not None:
-        for page, value in zip(track.page, track.value, strict=True):
+        for scrape, value in zip(track.scrape, track.value, strict=True):
             if value == value:
-                yield at_s[page], {unit: round(value * factor, 6)}
+                yield at_s[scrape], {unit: round(value * factor, 6)}
 
 
 def _counter(pid: int, name: str, changes: Iterable[tuple[float, Entry]]) -> Iterator[Entry]:

@@ -21,7 +21,7 @@ from vtop.metrics import vllm
 from vtop.recording import AnyEvent, Gpu, HistogramCounts, Outage, Recording, Scrape
 
 # field of a reading, family, type
-_CARD: Final = (
+_DEVICE: Final = (
     ("util_ratio", "vtop_gpu_utilization_ratio", "gauge"),
     ("mem_used_bytes", "vtop_gpu_memory_used_bytes", "gauge"),
     ("mem_total_bytes", "vtop_gpu_memory_bytes", "gauge"),
@@ -67,7 +67,7 @@ class Samples:
         self._spool = spool
         self._every_s = every_s
         self._servers = [Server(self, _instance(target.url)) for target in recording.start.servers]
-        self._cards_ms = -1
+        self._devices_ms = -1
         self.types: dict[str, str] = {}
         self.families: dict[str, list[str]] = {}  # keys of the spool
 
@@ -78,7 +78,7 @@ class Samples:
             case Outage() if 0 <= event.server < len(self._servers):
                 self._servers[event.server].take_outage(event)
             case Gpu():
-                self._take_cards(event)
+                self._take_devices(event)
             case _:
                 pass
 
@@ -97,15 +97,15 @@ class Samples:
             self.families[family].append(key)
         self._spool.add(key, text)
 
-    def _take_cards(self, event: Gpu) -> None:
+    def _take_devices(self, event: Gpu) -> None:
         now_ms = self.ms(event.at_s)
-        if not self.due(now_ms, self._cards_ms):
+        if not self.due(now_ms, self._devices_ms):
             return
-        self._cards_ms = now_ms
-        for card in event.gpus:
-            labels = f'{{gpu="{card.index}",uuid="{_escaped(card.uuid)}"}}'
-            for field, family, kind in _CARD:
-                value = getattr(card, field)
+        self._devices_ms = now_ms
+        for device in event.gpus:
+            labels = f'{{gpu="{device.index}",uuid="{_escaped(device.uuid)}"}}'
+            for field, family, kind in _DEVICE:
+                value = getattr(device, field)
                 if value is not None:
                     name = f"{family}_total" if kind == "counter" else family
                     sample = f"{name}{labels} {float(value)!r} {_seconds(now_ms)}\n"

@@ -21,5 +21,5 @@ EVENTS = Table(
 
 def events(session: Session) -> Iterator[Row]:
     """The rows of EVENTS."""
-    for one in session.happenings(session.end_s):
+    for one in session.event_log(session.end_s):
         yield one.at_s, session.start.unix_s + one.at_s, one.kind, one.text

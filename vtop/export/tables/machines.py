@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from vtop.export.spans import Values, counts, numbers, spans, whole
 from vtop.export.tables.table import Cell, Column, Row, Table
 from vtop.metrics.vllm import Quantity
-from vtop.session.history.gpus import Card
+from vtop.session.history.gpus import DeviceHistory
 from vtop.session.history.tracks import Track
 from vtop.session.session import Session
 
 ENGINES = Table(
     "engines",
-    "an engine (data-parallel rank) on a page of a server, in the order of servers and then of time",
+    "an engine (data-parallel rank) on a scrape of a server, in the order of servers and then of time",
     (
-        Column("at_s", "number", "the page was asked for: seconds of the session"),
+        Column("at_s", "number", "the scrape was asked for: seconds of the session"),
         Column("unix_s", "number", "the same instant by the wall clock"),
         Column("server", "count", "index of the server"),
         Column("engine", "text", "as its label says"),
@@ -28,7 +28,7 @@ ENGINES = Table(
 _OF_ENGINES = (Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED, Quantity.GENERATION_TOKENS)
 
 # name in the session, kind, what it says
-_OF_CARDS = (
+_OF_DEVICES = (
     ("util_ratio", "number", "time in which a kernel ran"),
     ("mem_used_bytes", "count", ""),
     ("mem_total_bytes", "count", ""),
@@ -44,18 +44,18 @@ _OF_CARDS = (
 
 GPUS = Table(
     "gpus",
-    "a card in a reading, in the order of cards and then of time",
+    "a GPU in a reading, in the order of GPUs and then of time",
     (
         Column("at_s", "number", "second of the session"),
         Column("unix_s", "number", "the same instant by the wall clock"),
-        Column("index", "count", "NVML's number of the card"),
+        Column("index", "count", "NVML's number of the GPU"),
         Column("uuid", "text", ""),
         Column("name", "text", ""),
         Column("serving", "yes/no", "a watched server's process uses it, where NVML tells"),
-        *(Column(name, "count" if kind == "count" else "number", says) for name, kind, says in _OF_CARDS),
+        *(Column(name, "count" if kind == "count" else "number", says) for name, kind, says in _OF_DEVICES),
         Column("power_kind", "text", "average (over 1 s), instant"),
         Column("throttle", "text", "what holds the clock down, in words; none: nothing does"),
-        Column("lost", "text", "why the card answers nothing"),
+        Column("lost", "text", "why the GPU answers nothing"),
     ),
 )
 
@@ -63,10 +63,10 @@ GPUS = Table(
 def engines(session: Session) -> Iterator[Row]:
     """The rows of ENGINES."""
     for number, server in enumerate(session.servers):
-        for page, at_s in enumerate(server.at_s):
-            of_page = [server.engines(quantity, page) for quantity in _OF_ENGINES]
-            for name in dict.fromkeys(name for tracks in of_page for name in tracks):
-                running, waiting, used, generated = (_at(tracks.get(name), page) for tracks in of_page)
+        for scrape, at_s in enumerate(server.at_s):
+            of_scrape = [server.engines(quantity, scrape) for quantity in _OF_ENGINES]
+            for name in dict.fromkeys(name for tracks in of_scrape for name in tracks):
+                running, waiting, used, generated = (_at(tracks.get(name), scrape) for tracks in of_scrape)
                 yield (
                     at_s,
                     session.start.unix_s + at_s,
@@ -81,27 +81,27 @@ def engines(session: Session) -> Iterator[Row]:
 
 def gpus(session: Session) -> Iterator[Row]:
     """The rows of GPUS."""
-    for card in session.cards.cards.values():
-        for first, last in spans(len(session.cards.t)):
+    for device in session.gpus.devices.values():
+        for first, last in spans(len(session.gpus.t)):
             columns: list[Values] = []
-            for name, kind, _ in _OF_CARDS:
-                columns.append((counts if kind == "count" else numbers)(card.numbers[name], first, last))
+            for name, kind, _ in _OF_DEVICES:
+                columns.append((counts if kind == "count" else numbers)(device.numbers[name], first, last))
             for reading, values in zip(range(first, last + 1), zip(*columns, strict=True), strict=True):
-                yield from _row(session, card, reading, values)
+                yield from _row(session, device, reading, values)
 
 
-def _row(session: Session, card: Card, reading: int, values: tuple[Cell, ...]) -> Iterator[Row]:
-    fact = card.facts.at(reading)
+def _row(session: Session, device: DeviceHistory, reading: int, values: tuple[Cell, ...]) -> Iterator[Row]:
+    fact = device.facts.at(reading)
     if fact is None:  # not in this reading
         return
-    at_s = session.cards.at_s[reading]
+    at_s = session.gpus.at_s[reading]
     throttle = None if fact.throttle is None else ", ".join(fact.throttle) or "none"
-    named = (card.index, card.uuid, fact.name, fact.serving)
+    named = (device.index, device.uuid, fact.name, fact.serving)
     yield (at_s, session.start.unix_s + at_s, *named, *values, fact.power_kind, throttle, fact.lost)
 
 
-def _at(track: Track | None, page: int) -> float | None:
-    return track.at(page) if track is not None else None
+def _at(track: Track | None, scrape: int) -> float | None:
+    return track.at(scrape) if track is not None else None
 
 
 def _whole(value: float | None) -> Cell:

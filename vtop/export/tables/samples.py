@@ -1,7 +1,7 @@
-"""The table of samples: a row for each page of a server, with the totals that the session makes of it.
+"""The table of samples: a row for each scrape of a server, with the totals that the session makes of it.
 
 Counters are what was counted since the server started, and go on over a restart, so a difference of two rows is what
-happened in between. Of the GPUs the latest reading stands beside the page.
+happened in between. Of the GPUs the latest reading stands beside the scrape.
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ def _of(quantity: Quantity, part: str, says: str) -> str:
 
 SAMPLES = Table(
     "samples",
-    "a page of a server, in the order of servers and then of time",
+    "a scrape of a server, in the order of servers and then of time",
     (
-        Column("at_s", "number", "the page was asked for: seconds of the session"),
+        Column("at_s", "number", "the scrape was asked for: seconds of the session"),
         Column("unix_s", "number", "the same instant by the wall clock"),
-        Column("written_s", "number", "the line was written: from here on a screen shows the page"),
+        Column("written_s", "number", "the line was written: from here on a screen shows the scrape"),
         Column("server", "count", "index of the server, from 0"),
         Column("url", "text", "its URL"),
-        Column("took_s", "number", "how long the page took"),
+        Column("took_s", "number", "how long the scrape took"),
         Column("page_bytes", "count", "its size"),
         Column("bad_lines", "count", "lines of it that could not be read"),
         Column("health", "count", "HTTP status of /health asked with it; 0: no answer"),
-        Column("restart", "yes/no", "counters began anew on this page"),
+        Column("restart", "yes/no", "counters began anew on this scrape"),
         *(Column(name, kind, _of(quantity, part, says)) for name, kind, quantity, part, says in _GAUGES),
         *(Column(name, kind, _of(quantity, part, says)) for name, kind, quantity, part, says in _COUNTERS),
         *(
@@ -84,8 +84,8 @@ SAMPLES = Table(
         ),
         Column("iteration_tokens_total", "number", f"`{exported_as(_Q.ITERATION_TOKENS)}`: sum; recompute not in it"),
         Column("iterations_total", "count", "engine steps that gave output"),
-        Column("gpu_power_w", "number", "NVML, latest reading: of the cards in use by a watched server, else of all"),
-        Column("gpu_power_limit_w", "number", "of the same cards"),
+        Column("gpu_power_w", "number", "NVML, latest reading: of the GPUs in use by a watched server, else of all"),
+        Column("gpu_power_limit_w", "number", "of the same GPUs"),
         Column("gpu_sm_mhz", "number", "the fastest of them"),
     ),
 )
@@ -99,19 +99,19 @@ def samples(session: Session) -> Iterator[Row]:
 
 
 def _columns(session: Session, number: int, server: ServerHistory, first: int, last: int) -> list[Values]:
-    pages = range(first, last + 1)
+    scrapes = range(first, last + 1)
     restarts = set(server.restarts)
     columns: list[Values] = [
-        [server.at_s[page] for page in pages],
-        [session.start.unix_s + server.at_s[page] for page in pages],
-        [server.t[page] for page in pages],
-        [number] * len(pages),
-        [server.target.url] * len(pages),
-        [server.took_s[page] for page in pages],
-        [server.bytes[page] for page in pages],
+        [server.at_s[scrape] for scrape in scrapes],
+        [session.start.unix_s + server.at_s[scrape] for scrape in scrapes],
+        [server.t[scrape] for scrape in scrapes],
+        [number] * len(scrapes),
+        [server.target.url] * len(scrapes),
+        [server.took_s[scrape] for scrape in scrapes],
+        [server.bytes[scrape] for scrape in scrapes],
         counts(server.bad_lines, first, last),
-        [server.health.at(page) for page in pages],
-        [page in restarts for page in pages],
+        [server.health.at(scrape) for scrape in scrapes],
+        [scrape in restarts for scrape in scrapes],
     ]
     for _, kind, quantity, part, _ in (*_GAUGES, *_COUNTERS):
         column = counts if kind == "count" else numbers
@@ -119,15 +119,15 @@ def _columns(session: Session, number: int, server: ServerHistory, first: int, l
     for _, quantity, _ in _HISTOGRAMS:
         columns += sums(server.histogram(quantity), first, last)
     columns += sums(server.histogram(_Q.ITERATION_TOKENS), first, last)
-    return columns + _of_cards(session, server, first, last)
+    return columns + _of_devices(session, server, first, last)
 
 
-def _of_cards(session: Session, server: ServerHistory, first: int, last: int) -> list[Values]:
-    cards = session.cards
+def _of_devices(session: Session, server: ServerHistory, first: int, last: int) -> list[Values]:
+    devices = session.gpus
     columns: list[Values] = [[], [], []]
-    for page in range(first, last + 1):
-        reading = bisect_right(cards.at_s, server.at_s[page] + server.took_s[page]) - 1
-        stale = reading < 0 or server.at_s[page] - cards.at_s[reading] > cards.patience_s
-        for column, track in zip(columns, (cards.power_w, cards.power_limit_w, cards.sm_mhz), strict=True):
+    for scrape in range(first, last + 1):
+        reading = bisect_right(devices.at_s, server.at_s[scrape] + server.took_s[scrape]) - 1
+        stale = reading < 0 or server.at_s[scrape] - devices.at_s[reading] > devices.patience_s
+        for column, track in zip(columns, (devices.power_w, devices.power_limit_w, devices.sm_mhz), strict=True):
             column.append(None if stale else track.at(reading))
     return columns

@@ -29,7 +29,7 @@ from vtop.load.workers.protocol import (
     Until,
 )
 from vtop.load.workers.worker_handle import Work
-from vtop.load.workers.worker_pool import STOP_S, Crew
+from vtop.load.workers.worker_pool import STOP_S, WorkerPool
 from vtop.load.workload.phase import WARMUP_LIMIT_S, Phase
 from vtop.recording.events import Event, Host, Note
 
@@ -42,7 +42,7 @@ END_S = 3.0  # for a worker to end what was broken off
 STEP = 1.25  # of the target, by the keys that raise and lower it
 
 
-class Conductor:
+class Controller:
     """A load on one server, on a thread of its own.
 
     clock: seconds of the session; origin_s: where that clock began on this machine's monotonic one. A server that is
@@ -76,7 +76,7 @@ class Conductor:
         self.finished = threading.Event()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._conduct, name="load", daemon=True)
-        self._crew = Crew(append, clock, self._hear, self._lost)
+        self._pool = WorkerPool(append, clock, self._hear, self._lost)
         self._refused: set[str] = set()
         self._steady_s = 0.0  # when the warm-up of the phase was through
         self._phase: int | None = None  # that runs
@@ -88,7 +88,7 @@ class Conductor:
     @property
     def pids(self) -> list[int]:
         """The processes of the workers that were started."""
-        return [work.process.pid for work in self._crew.works]
+        return [work.process.pid for work in self._pool.works]
 
     def change(self, direction: int) -> None:
         """Raise (1) or lower (-1) the target of the phase that runs."""
@@ -97,28 +97,28 @@ class Conductor:
         phase = self._target
         if phase.concurrency is not None:
             step = max(1, round(phase.concurrency * (STEP - 1)))
-            aimed = replace(phase, concurrency=max(phase.crew, phase.concurrency + direction * step))
+            aimed = replace(phase, concurrency=max(phase.pool, phase.concurrency + direction * step))
         elif phase.rate_per_s is not None:
             aimed = replace(phase, rate_per_s=round(phase.rate_per_s * STEP**direction, 6))
         else:
             return
         self._target = aimed
-        self._crew.tell(Aim(self._clock() + AIM_LEAD_S, concurrency=aimed.concurrency, rate_per_s=aimed.rate_per_s))
+        self._pool.tell(Aim(self._clock() + AIM_LEAD_S, concurrency=aimed.concurrency, rate_per_s=aimed.rate_per_s))
         self._put_down(self._phase, aimed, "change")
 
     def abort(self) -> None:
         """Break off at once; the server sees its clients gone. The session goes on without load."""
         self._stopped.set()
-        self._crew.tell(Finish())
-        with self._crew.changed:
-            self._crew.changed.notify_all()
+        self._pool.tell(Finish())
+        with self._pool.changed:
+            self._pool.changed.notify_all()
 
     def stop(self) -> None:
         """Leave no process behind, and no request without its end on record. Returns in little more than a second."""
         self.abort()
         if self._thread.is_alive():  # it has the phase's end to write
             self._thread.join(STOP_S)
-        self._crew.dismiss()
+        self._pool.dismiss()
         self.finished.set()
 
     # --- the thread that conducts ----------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class Conductor:
         try:
             setup = self._asked()
             if setup is not None:
-                self._crew.start(setup)
+                self._pool.start(setup)
                 self._run_phases()
         except VtopError as error:
             self.failed = str(error)
@@ -135,7 +135,7 @@ class Conductor:
             self.failed = f"the load broke: {error!r}"
             raise
         finally:
-            self._crew.dismiss()
+            self._pool.dismiss()
             if self.failed is not None:
                 self._say(self.failed)
             self.finished.set()
@@ -153,7 +153,7 @@ class Conductor:
             vocabulary=probe.vocabulary(self._door, served.name),
             entropy=secrets.token_hex(16),
             worker=0,
-            workers=max(phase.crew for phase in self._phases),
+            workers=max(phase.pool for phase in self._phases),
         )
 
     def _served(self) -> probe.Model | None:
@@ -174,7 +174,7 @@ class Conductor:
             if index:
                 self._stopped.wait(self.settle_s)
                 self._served()  # it may have gone down meanwhile
-            self._crew.tell(Prepare(index), phase.crew)
+            self._pool.tell(Prepare(index), phase.pool)
             if not self._wait_for(phase, lambda work, index=index: work.ready == index, READY_S):  # type: ignore[misc]
                 if not self._stopped.is_set():
                     self.failed = self.failed or f"{phase.name} could not be made ready in {READY_S:.0f} s"
@@ -187,25 +187,25 @@ class Conductor:
         def done(work: Work) -> bool:
             return work.done is not None and work.done.phase == index
 
-        for work in self._crew.works:
+        for work in self._pool.works:
             work.pulse = None  # how it did in the phase before is no news
         self._phase, self._target = index, phase
         self._put_down(index, phase, "begin")
         began_s = self._clock() + LEAD_S
-        self._crew.tell(Begin(index, began_s), phase.crew)
+        self._pool.tell(Begin(index, began_s), phase.pool)
         limit_s = WARMUP_LIMIT_S if phase.warmup else None
         steady = self._wait_for(phase, lambda work: work.steady == index or done(work), limit_s)
         early: str | None = None
         if not steady and not self._stopped.is_set() and self.failed is None:
             early = f"its warm-up took longer than {WARMUP_LIMIT_S:.0f} s"
-            self._crew.tell(Finish(), phase.crew)
+            self._pool.tell(Finish(), phase.pool)
         if phase.concurrency is not None:
             from_s = max(began_s, self._steady_s)
             until_s = from_s + phase.for_s if phase.for_s is not None else began_s + phase.limit_s
-            self._crew.tell(Until(until_s), phase.crew)
+            self._pool.tell(Until(until_s), phase.pool)
         # once it is being broken off, only for what that takes
         if not self._wait_for(phase, done):
-            self._crew.tell(Finish(), phase.crew)
+            self._pool.tell(Finish(), phase.pool)
             self._wait_for(phase, done, END_S, stoppable=False)
         self._phase = None
         if early is None and phase.for_s is None and self._clock() >= began_s + phase.limit_s:
@@ -222,7 +222,7 @@ class Conductor:
 
         Waits no longer than until one of them is gone, or the load is to stop (if stoppable).
         """
-        works = self._crew.works[: phase.crew]
+        works = self._pool.works[: phase.pool]
 
         def over() -> bool:
             if stoppable:
@@ -230,13 +230,13 @@ class Conductor:
                 return broken or all(map(met, works))
             return all(met(work) or work.gone for work in works)
 
-        with self._crew.changed:
-            self._crew.changed.wait_for(over, timeout_s)
+        with self._pool.changed:
+            self._pool.changed.wait_for(over, timeout_s)
             return all(map(met, works))
 
     def _reason(self, index: int, phase: Phase) -> str:
         """Why a phase ended, of all its workers: done, or what the first of them says that ended early."""
-        ends = [work.done for work in self._crew.works[: phase.crew]]
+        ends = [work.done for work in self._pool.works[: phase.pool]]
         ended = [end for end in ends if end is not None and end.phase == index]
         if unfinished := sum(end.unfinished for end in ended):
             return f"{unfinished} unfinished: no answer came any more"
@@ -273,7 +273,7 @@ class Conductor:
 
     def _note_steady(self, index: int) -> None:
         phase = self._phases[index]
-        if all(work.steady == index for work in self._crew.works[: phase.crew]):
+        if all(work.steady == index for work in self._pool.works[: phase.pool]):
             self._steady_s = self._clock()
             if phase.warmup:
                 self._put_down(index, phase, "steady")
@@ -281,7 +281,7 @@ class Conductor:
     # --- words -----------------------------------------------------------------------------------------------------
 
     def _host(self, phase: Phase) -> Host:
-        pulses = [work.pulse for work in self._crew.works[: phase.crew] if work.pulse is not None]
+        pulses = [work.pulse for work in self._pool.works[: phase.pool] if work.pulse is not None]
         return Host(
             at_s=round(self._clock(), 6),
             load_cpu_ratio=round(max(pulse.cpu_ratio for pulse in pulses), 4),

@@ -1,4 +1,4 @@
-"""Lines to the conductor, written by a thread, so that a slow reader cannot hold up the requests."""
+"""Lines to the controller, written by a thread, so that a slow reader cannot hold up the requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vtop.load.workers.protocol import NEWS, News
 from vtop.recording.events import Request, encode
 
 
-class Voice:
+class LineWriter:
     """What a worker says, on its standard output."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from vtop.load.http.connection import Clock
 from vtop.load.http.deferred import AT_ONCE
 from vtop.load.http.exchange import Exchange
 from vtop.load.http.response import Asked
-from vtop.load.workers.line_writer import Voice
+from vtop.load.workers.line_writer import LineWriter
 from vtop.load.workers.protocol import Aim, Steady
 from vtop.load.workload.arrivals import closed_ids, due_times, share
 from vtop.load.workload.phase import Phase
@@ -51,7 +51,7 @@ class Running:
         client: Client,
         path: str,
         clock: Clock,
-        voice: Voice,
+        writer: LineWriter,
         refused: Callable[[str], frozenset[str]],
     ) -> None:
         self.index = index
@@ -63,7 +63,7 @@ class Running:
         self._client = client
         self._path = path
         self._now = clock
-        self._say = voice
+        self._say = writer
         self._refused = refused
         self._start_s = 0.0
         self._until_s = math.inf

@@ -1,4 +1,4 @@
-"""What the conductor tells a worker and what a worker tells it: JSON lines over pipes.
+"""What the controller tells a worker and what a worker tells it: JSON lines over pipes.
 
 Down: one `Setup`, then orders. Up: events of the recording, and between them news, marked by NEWS.
 When the pipe down ends, whoever gave the orders is gone, and the worker ends with it.

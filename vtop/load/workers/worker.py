@@ -1,6 +1,6 @@
 """A process that sends requests: told what to do over its standard input, it tells what happened over its output.
 
-Run by the conductor as `python -m vtop.load.workers.worker`. It ends when its input does, whatever ended that.
+Run by the controller as `python -m vtop.load.workers.worker`. It ends when its input does, whatever ended that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from vtop.load.http.client import Client
 from vtop.load.http.exchange import Exchange
 from vtop.load.http.response import Asked
 from vtop.load.workers import probe
-from vtop.load.workers.line_writer import Voice
+from vtop.load.workers.line_writer import LineWriter
 from vtop.load.workers.phase_runner import Running
 from vtop.load.workers.protocol import (
     Aim,
@@ -54,9 +54,9 @@ PATHS = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
 class Worker:
     """Carries out the phases of a load, or its share of them."""
 
-    def __init__(self, setup: Setup, voice: Voice) -> None:
+    def __init__(self, setup: Setup, writer: LineWriter) -> None:
         self._setup = setup
-        self._say = voice
+        self._say = writer
         self._without: frozenset[str] = frozenset()
         self._tried: set[str] = set()
         self._trials = setup.worker  # ids of theirs
@@ -74,7 +74,7 @@ class Worker:
         return round(time.monotonic() - self._setup.origin_s, 6)
 
     async def work(self, orders: asyncio.Queue[Order | None]) -> None:
-        """Until there are no more orders. One phase at a time: the conductor waits for its end."""
+        """Until there are no more orders. One phase at a time: the controller waits for its end."""
         async with asyncio.TaskGroup() as tasks:  # what goes wrong in a task ends the worker, and is told by it
             task: asyncio.Task[None] | None = None
             while (order := await orders.get()) is not None:
@@ -110,11 +110,11 @@ class Worker:
                 index,
                 prompts,
                 self._setup.worker,
-                phase.crew,
+                phase.pool,
                 client=self._client,
                 path=PATHS[phase.api],
                 clock=self._now,
-                voice=self._say,
+                writer=self._say,
                 refused=self._drop,
             )
             caveats = (*prompts.caveats, *await running.prepare())
@@ -203,11 +203,11 @@ def _listen(loop: asyncio.AbstractEventLoop, orders: asyncio.Queue[Order | None]
     os._exit(1)  # whatever it is still about
 
 
-async def _main(setup: Setup, voice: Voice) -> None:
+async def _main(setup: Setup, writer: LineWriter) -> None:
     loop = asyncio.get_running_loop()
     orders: asyncio.Queue[Order | None] = asyncio.Queue()
     threading.Thread(target=_listen, args=(loop, orders), name="orders", daemon=True).start()
-    await Worker(setup, voice).work(orders)
+    await Worker(setup, writer).work(orders)
 
 
 def allow_files() -> None:
@@ -223,12 +223,12 @@ def main() -> None:
         return
     setup = msgspec.json.decode(line, type=Setup)
     allow_files()
-    voice = Voice()
+    writer = LineWriter()
     gc.set_threshold(100_000, 50, 50)  # a full collection in the middle of a burst would be seen as latency
     try:
-        asyncio.run(_main(setup, voice))
+        asyncio.run(_main(setup, writer))
     finally:
-        voice.close()
+        writer.close()
 
 
 if __name__ == "__main__":

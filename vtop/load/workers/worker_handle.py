@@ -1,4 +1,4 @@
-"""One worker process as the conductor has it: started, told what to do, and what is known of it so far."""
+"""One worker process as the controller has it: started, told what to do, and what is known of it so far."""
 
 from __future__ import annotations
 

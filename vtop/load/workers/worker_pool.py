@@ -20,7 +20,7 @@ from vtop.recording.events import Event, Request, decode
 STOP_S = 1.0  # for all of them to end by themselves
 
 
-class Crew:
+class WorkerPool:
     """append: takes the lines of their requests. clock: seconds of the session.
 
     heard: is told what a worker says. lost: is told, in words, how a worker ended that nobody had dismissed. Both are

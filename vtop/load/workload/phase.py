@@ -59,7 +59,7 @@ class Phase:
         return None if self.requests is None else self.warmup + self.requests
 
     @property
-    def crew(self) -> int:
+    def pool(self) -> int:
         """Workers that take part: each has a slot."""
         return min(self.workers, self.concurrency or self.max_in_flight or self.workers)
 

@@ -20,7 +20,7 @@ from vtop.report.compare.phase_blocks import Place, Recorded
 from vtop.report.compare.unlike_runs import Unlike
 from vtop.report.model import of_session
 from vtop.report.numbers import counted
-from vtop.report.phases import Stretch
+from vtop.report.phases import TimeRange
 from vtop.samples import CONFIDENCE
 from vtop.session.session import Session
 
@@ -28,7 +28,7 @@ Run = tuple[Recorded, ...]  # one or several recordings one after another, whose
 MOST_SIDES: Final = len(ascii_uppercase)
 
 
-def recorded(session: Session, file: str, asked: Sequence[Stretch] = ()) -> Recorded:
+def recorded(session: Session, file: str, asked: Sequence[TimeRange] = ()) -> Recorded:
     """A session read to its end, to be compared. Raises VtopError for a phase asked for beyond its end."""
     return Recorded(session, of_session(session, file, asked))
 
@@ -77,7 +77,7 @@ def of_sides(sides: Sequence[Sequence[Run]], *, unlike: bool = False, confidence
 
 
 def _side(letter: str, runs: Sequence[Run]) -> SidePart:
-    gpus = {len(counted(one.report.cards)) for run in runs for one in run}
+    gpus = {len(counted(one.report.devices)) for run in runs for one in run}
     return SidePart(
         name=letter,
         runs=tuple(tuple(one.report.file for one in run) for run in runs),

@@ -56,7 +56,7 @@ def _counted(comparison: Comparison) -> Finding:
     evidence = [f"intervals at {words.confidence(comparison)}: {by_chance} stand out by chance alone"]
     if any(one.startswith("within a run") for phase in comparison.phases for one in phase.noise):
         evidence.append(
-            "the noise is that within one run: what another start, card or day changes is not in it, repeats show that "
+            "the noise is that within one run: what another start, GPU or day changes is not in it, repeats show that "
             "(vtop compare A1,A2 B1,B2)"
         )
     return Finding(said + rest, tuple(evidence))

@@ -65,7 +65,7 @@ def value(number: Compared, phase: Phase, *, own: bool) -> Percentile:
 
 
 def count(number: Compared, phase: Phase, *, own: bool) -> float | None:
-    """How many observations are behind it: requests, tokens, or pages."""
+    """How many observations are behind it: requests, tokens, or scrapes."""
     of = phase.steady if number.scope in ("steady", "sending") else phase.whole
     if of is None:
         return None
@@ -76,7 +76,7 @@ def count(number: Compared, phase: Phase, *, own: bool) -> float | None:
         return of.sent
     if number.scope == "sending" and own:
         return None
-    return of.parts.n if number.name.startswith("parts.") else float(of.pages)
+    return of.parts.n if number.name.startswith("parts.") else float(of.scrapes)
 
 
 def _own_rate(number: Compared, phase: Phase) -> float | None:

@@ -14,7 +14,7 @@ class SidePart:
 
     name: str
     runs: tuple[tuple[str, ...], ...]
-    gpus: int | None  # counted; None where no card is on record or its runs have unlike many
+    gpus: int | None  # counted; None where no GPU is on record or its runs have unlike many
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ class Blocks:
 
 
 def rounds(place: Place, scope: str, *, own: bool) -> int:
-    """How many rounds of requests ran in a part of a phase; 0 where that is not known or too few pages tell of it."""
+    """How many rounds of requests ran in a part of a phase; 0 where that is not known or too few scrapes tell of it."""
     run_s = runs_s(place.phase)
     if run_s is None or run_s <= 0:
         return 0
@@ -114,7 +114,7 @@ def rounds(place: Place, scope: str, *, own: bool) -> int:
         span = _sending(place) if scope == "sending" else (place.phase.begin_s, place.phase.end_s)
         return int((span[1] - span[0]) / run_s) if span is not None else 0
     of = _numbers(place.phase, scope)
-    return min(int(of.seconds / run_s), of.pages - 1) if of is not None else 0
+    return min(int(of.seconds / run_s), of.scrapes - 1) if of is not None else 0
 
 
 def runs_s(phase: Phase) -> float | None:
@@ -131,7 +131,7 @@ def runs_s(phase: Phase) -> float | None:
 
 def cut(place: Place, counts: Counts, *, own: bool) -> Blocks:
     """A phase in so many blocks."""
-    whole, steady = _stretches(place, "whole", counts.whole), _stretches(place, "steady", counts.steady)
+    whole, steady = _ranges(place, "whole", counts.whole), _ranges(place, "steady", counts.steady)
     asked = sorted({*whole, *steady}, key=lambda question: (question.now_s, question.window_s))  # forward is cheap
     found = {question: _ask(place.of.session, question) for question in asked}
     return Blocks(
@@ -194,15 +194,15 @@ def _numbers(phase: Phase, scope: str) -> Numbers | None:
     return phase.whole if scope == "whole" else phase.steady
 
 
-def _stretches(place: Place, scope: str, count: int) -> list[Question]:
-    """Neighbours share a page: what is counted between two pages belongs to one block only."""
+def _ranges(place: Place, scope: str, count: int) -> list[Question]:
+    """Neighbours share a scrape: what is counted between two scrapes belongs to one block only."""
     of = _numbers(place.phase, scope)
     if of is None or not count:
         return []
-    pages = Pages(place.of.session.servers)
-    at_s = [at_s for at_s in pages.at_s if of.begin_s <= at_s <= of.end_s]
+    scrapes = Pages(place.of.session.servers)
+    at_s = [at_s for at_s in scrapes.at_s if of.begin_s <= at_s <= of.end_s]
     edges = [at_s[round(k * (len(at_s) - 1) / count)] for k in range(count + 1)]
-    asked = [pages.within(begin_s, end_s) for begin_s, end_s in pairwise(edges)]
+    asked = [scrapes.within(begin_s, end_s) for begin_s, end_s in pairwise(edges)]
     return [question for question in asked if question is not None]
 
 

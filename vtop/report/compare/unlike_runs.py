@@ -1,7 +1,7 @@
 """What makes runs unlike, so that their numbers say nothing about each other, and what else differs between them.
 
 Unlike are phases of other lengths, of another load or api, and recordings of another model. All else that the
-recordings tell of their servers, cards and loads is a setting: mostly what the comparison is about, so it is listed.
+recordings tell of their servers, GPUs and loads is a setting: mostly what the comparison is about, so it is listed.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _joined(values: Sequence[str]) -> str:
 
 def _settings(of: Recorded) -> dict[str, str]:
     report, start = of.report, of.session.start
-    cards = counted(report.cards)
+    devices = counted(report.devices)
     return {
         "model": _names(of) or units.UNKNOWN,
         "vLLM": _joined([server.version or units.UNKNOWN for server in report.servers]),
@@ -182,10 +182,10 @@ def _settings(of: Recorded) -> dict[str, str]:
         "max_model_len": _joined([units.count(server.max_model_len) for server in report.servers]),
         "KV pool, tokens": units.count(report.pool.pool_tokens if report.pool is not None else None),
         **_flags(of),
-        "GPUs": str(len(cards)) if cards else units.UNKNOWN,
-        "GPU": _joined([card.name or units.UNKNOWN for card in cards]) or units.UNKNOWN,
+        "GPUs": str(len(devices)) if devices else units.UNKNOWN,
+        "GPU": _joined([device.name or units.UNKNOWN for device in devices]) or units.UNKNOWN,
         "power limit": units.watts(report.power_limit_w),
-        "highest SM clock": _joined([_clock(card.sm_max_mhz) for card in cards]) or units.UNKNOWN,
+        "highest SM clock": _joined([_clock(device.sm_max_mhz) for device in devices]) or units.UNKNOWN,
         "load": "vtop's own" if of.session.load.phases else "not on record",
         "recorded by": f"vtop {report.vtop}" if report.origin is None else report.origin,
         "scrape interval": units.seconds(start.interval_s),
@@ -205,7 +205,7 @@ def _flags(of: Recorded) -> dict[str, str]:
 
 
 def _command(of: Recorded, said: Mapping[str, str]) -> dict[str, str]:
-    """The flags of the servers' commands, without those that their pages tell (`said`)."""
+    """The flags of the servers' commands, without those that their scrapes tell (`said`)."""
     found: dict[str, list[str]] = {}
     for server in of.report.servers:
         started = server.started

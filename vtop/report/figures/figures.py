@@ -12,7 +12,7 @@ from vtop.report.model import Report
 
 # builder, and what it needs where it finds nothing
 FIGURES: Final[tuple[tuple[str, Callable[[Report], Figure | None], str], ...]] = (
-    ("The whole session", timelines.session, "no page was recorded"),
+    ("The whole session", timelines.session, "no scrape was recorded"),
     ("TTFT stacked", by_phase.ttft, "no request finished"),
     ("Queue against prefill", by_phase.crossing, "it takes two or more loads of vtop's own"),
     ("What a step is made of", by_phase.iterations, "the server does not count tokens per step"),
@@ -28,7 +28,7 @@ FIGURES: Final[tuple[tuple[str, Callable[[Report], Figure | None], str], ...]] =
         "what was executed is not known (--enable-mfu-metrics counts it)",
     ),
     ("Where the wall clock went", by_phase.wall_clock, "the time of a step that only decodes is not known"),
-    ("Power, clock and temperature", timelines.cards, "no GPU was read"),
+    ("Power, clock and temperature", timelines.devices, "no GPU was read"),
 )
 
 
@@ -59,5 +59,5 @@ def across(reports: Sequence[Report]) -> list[Figure]:
 
 
 def unique(figure: Figure, number: int) -> Figure:
-    """The same with a key that no figure of another recording on the page has."""
+    """The same with a key that no figure of another recording on the scrape has."""
     return replace(figure, key=f"r{number}-{figure.key}")

@@ -33,7 +33,7 @@ def kv_expected(report: Report) -> Figure | None:
         title="KV use, measured against expected",
         caption=(
             "Expected: what the clients keep in flight × the blocks of a request, at its end (peak) and half way "
-            "(mean). Peak is held against the highest page, mean against the median. Above 100 % the pool is "
+            "(mean). Peak is held against the highest scrape, mean against the median. Above 100 % the pool is "
             "oversubscribed and the rest waits: then what really runs is to be held against."
         ),
         alt="; ".join(

@@ -1,4 +1,4 @@
-"""The figures over time: the session, its cards, where the requests are, the preemption cycle and the staircase."""
+"""The figures over time: the session, its GPUs, where the requests are, the preemption cycle and the staircase."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def session(report: Report) -> Figure | None:
         ),
     )
     kv = Panel("KV use", (Series("KV", "kv", _over(charts, charts.kv_used)),), top=1.0, unit="share")
-    stair = Panel(
+    staircase = Panel(
         "preemptions so far", (Series("preemptions", "preemption", _over(charts, charts.preemptions), "step"),)
     )
     run = report.run
@@ -32,7 +32,7 @@ def session(report: Report) -> Figure | None:
         key="session",
         title="The whole session",
         caption=(
-            f"Each column is {units.seconds(charts.column_s)} wide and shows the highest page in it; grey stretches "
+            f"Each column is {units.seconds(charts.column_s)} wide and shows the highest scrape in it; grey stretches "
             "are the phases. A blank is a gap in the recording."
         ),
         alt=(
@@ -42,21 +42,21 @@ def session(report: Report) -> Figure | None:
         ),
         x_title="time in the session",
         x_kind="time",
-        panels=(requests, kv, stair),
+        panels=(requests, kv, staircase),
         shades=tuple((phase.begin_s, phase.end_s, phase.label) for phase in report.phases),
     )
 
 
-def cards(report: Report) -> Figure | None:
+def devices(report: Report) -> Figure | None:
     """Power, clock and temperature, with the power limit."""
     charts = report.timeline
     if charts is None or not any(value is not None for value in charts.power_w):
         return None
     limit = report.power_limit_w
     rules = (Rule(f"limit {units.watts(limit)}", "limit", limit),) if limit is not None else ()
-    counted = "card" if len(report.cards) == 1 else "cards counted"
+    counted = "GPU" if len(report.devices) == 1 else "GPUs counted"
     return Figure(
-        key="cards",
+        key="gpus",
         title="Power, clock and temperature",
         caption=(
             f"Of the {counted}: power added up, the fastest SM clock, the hottest temperature; "
@@ -104,20 +104,20 @@ def residents(report: Report) -> Figure | None:
 
 
 def cycle(report: Report) -> Figure | None:
-    """A few preemptions, page by page."""
-    charts, stair = report.zoom, report.staircase
+    """A few preemptions, scrape by scrape."""
+    charts, staircase = report.zoom, report.staircase
     if charts is None:
         return None
     begin_s = charts.end_s - charts.column_s * len(charts.kv_used)
-    shown = tuple(one.at_s for one in stair.events if begin_s <= one.at_s <= charts.end_s)
-    trigger = stair.trigger_mean_ratio
+    shown = tuple(one.at_s for one in staircase.events if begin_s <= one.at_s <= charts.end_s)
+    trigger = staircase.trigger_mean_ratio
     rules = (Rule(f"trigger {units.percent(trigger)}", "limit", trigger),) if trigger is not None else ()
     return Figure(
         key="cycle",
-        title="The preemption cycle, page by page",
+        title="The preemption cycle, scrape by scrape",
         caption=(
-            f"{units.clock(begin_s)} to {units.clock(charts.end_s)}, a page a point; an upright line is a preemption. "
-            + (f"The cycle: {stair.cycle}." if stair.cycle else "Not regular enough to be called a cycle.")
+            f"{units.clock(begin_s)} to {units.clock(charts.end_s)}, one point a scrape; vertical lines: preemptions. "
+            + (f"The cycle: {staircase.cycle}." if staircase.cycle else "Not regular enough to be called a cycle.")
         ),
         alt=(
             f"{len(shown)} preemptions; KV use {_share(charts.kv_used)}, running {_span(charts.running)}. KV use "
@@ -135,26 +135,26 @@ def cycle(report: Report) -> Figure | None:
 
 def staircase(report: Report) -> Figure | None:
     """The preemptions so far, with the straight line through them."""
-    stair = report.staircase
-    if len(stair.events) < 2:
+    staircase = report.staircase
+    if len(staircase.events) < 2:
         return None
-    times = [one.at_s for one in stair.events]
-    known = sum(one.count for one in stair.events)  # of very many only the latest
+    times = [one.at_s for one in staircase.events]
+    known = sum(one.count for one in staircase.events)  # of very many only the latest
     every = report.run.preemptions if report.run is not None else None
-    heights = [max(0.0, (every or known) - known) + one for one in accumulate(one.count for one in stair.events)]
+    heights = [max(0.0, (every or known) - known) + one for one in accumulate(one.count for one in staircase.events)]
     series = [Series("preemptions so far", "preemption", tuple(zip(times, heights, strict=True)), "step")]
-    if stair.per_minute is not None:
-        middle, height, slope = fmean(times), fmean(heights), stair.per_minute / 60
+    if staircase.per_minute is not None:
+        middle, height, slope = fmean(times), fmean(heights), staircase.per_minute / 60
         line: tuple[Point, ...] = tuple((at, height + slope * (at - middle)) for at in (times[0], times[-1]))
-        series.append(Series(f"{units.number(stair.per_minute)} a minute", "dim", line, "dashed"))
-    fit = f" R² of the line is {stair.straightness:.3f}." if stair.straightness is not None else ""
+        series.append(Series(f"{units.number(staircase.per_minute)} a minute", "dim", line, "dashed"))
+    fit = f" R² of the line is {staircase.straightness:.3f}." if staircase.straightness is not None else ""
     return Figure(
         key="staircase",
         title="The staircase of preemptions",
-        caption=f"Each step is a page on which requests were put back; the line is the least-squares line.{fit}",
+        caption=f"Each step is a scrape on which requests were put back; the line is the least-squares line.{fit}",
         alt=(
             f"{units.count(heights[-1])} preemptions from {units.clock(times[0])} to {units.clock(times[-1])}, one "
-            f"every {units.seconds(stair.interval_mean_s)} on average.{fit}"
+            f"every {units.seconds(staircase.interval_mean_s)} on average.{fit}"
         ),
         x_title="time in the session",
         x_kind="time",

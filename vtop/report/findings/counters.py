@@ -138,26 +138,26 @@ def finished(report: Report) -> Iterator[Pair]:
                 float(load.done),
                 of.finished,
                 phase.label,
-                "The window lies between two pages: what ended after the last of them, or before the first, is in one "
-                "only; so are requests of others, and warm-up requests that ended late.",
+                "The window lies between two scrapes: what ended after the last of them, or before the first, is in "
+                "one only; so are requests of others, and warm-up requests that ended late.",
             )
 
 
 def preemptions(report: Report) -> Iterator[Pair]:
-    run, stair = report.run, report.staircase
+    run, detector = report.run, report.staircase
     if run is None or not run.preemptions:
         return
-    dated = sum(one.count for one in stair.events if one.dated_by == "gauges")
-    if sum(one.count for one in stair.events) < run.preemptions:  # of so many only the latest are kept
+    dated = sum(one.count for one in detector.events if one.dated_by == "gauges")
+    if sum(one.count for one in detector.events) < run.preemptions:  # of so many only the latest are kept
         return
     yield Pair(
         "num_preemptions_total",
         "preemptions that the gauges show",
         "preemptions",
         run.preemptions,
-        dated + stair.unconfirmed,
+        dated + detector.unconfirmed,
         "run",
-        "A page a second misses a request that was put back and taken in again; the counter can come late and drops "
+        "A scrape a second misses a request that was put back and taken in again; the counter can come late and drops "
         "those of aborted requests.",
     )
 
@@ -169,7 +169,7 @@ def little(report: Report) -> Iterator[Pair]:
     for name, one in (("running", of.queueing.running), ("waiting", of.queueing.waiting)):
         if one is not None and one.present:
             yield Pair(
-                f"{name}, mean of the pages",
+                f"{name}, mean of the scrapes",
                 f"{name}, by Little's law",
                 "requests",
                 one.present,

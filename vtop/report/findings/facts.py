@@ -19,7 +19,7 @@ def facts(report: Report) -> tuple[tuple[str, str], ...]:
         ("model", _models(report)),
         ("started with", _started(report)),
         ("KV pool", _pool(report)),
-        ("GPU", _cards(report)),
+        ("GPU", _devices(report)),
         ("load", _load(report)),
         ("duration", _duration(report)),
         ("samples", _samples(report)),
@@ -81,15 +81,15 @@ def _pool(report: Report) -> str | None:
     return said
 
 
-def _cards(report: Report) -> str | None:
-    cards = counted(report.cards)
-    if not cards:
+def _devices(report: Report) -> str | None:
+    devices = counted(report.devices)
+    if not devices:
         return report.gpu_note
     names: dict[str, int] = {}
-    for card in cards:
-        names[card.name or "not named"] = names.get(card.name or "not named", 0) + 1
+    for device in devices:
+        names[device.name or "not named"] = names.get(device.name or "not named", 0) + 1
     said = ", ".join(f"{count} × {name}" if count > 1 else name for name, count in names.items())
-    memory = cards[0].mem_total_bytes
+    memory = devices[0].mem_total_bytes
     if memory is not None:
         said += f", {units.bytes_(memory)}"
     return said + (f", limit {units.watts(report.power_limit_w)}" if report.power_limit_w is not None else "")
@@ -112,7 +112,7 @@ def _duration(report: Report) -> str:
 
 
 def _samples(report: Report) -> str | None:
-    said = "; ".join(f"{one.pages:,} pages in {units.clock(one.seconds)}" for one in report.sampling)
+    said = "; ".join(f"{one.scrapes:,} scrapes in {units.clock(one.seconds)}" for one in report.sampling)
     run = report.run
     if not said:
         return "none"

@@ -67,7 +67,7 @@ def residents(report: Report) -> Finding | None:
     if fits is not None:
         said += f": the KV pool holds {units.number(fits)} requests of {units.count(length)} tokens"
     said += f"; {units.count(of.waiting.median)} waited (median)."
-    evidence = [f"running {units.count(of.running.low)}–{units.count(of.running.peak)} on {of.pages:,} pages"]
+    evidence = [f"running {units.count(of.running.low)}–{units.count(of.running.peak)} on {of.scrapes:,} scrapes"]
     if account.oversubscription is not None:
         evidence.append(f"need of all in flight: {account.oversubscription:.1f} × the pool")
     evidence += [f"lengths from {account.lengths_from}", at(phase, of)]
@@ -96,22 +96,22 @@ def made_of(report: Report) -> Finding | None:
 
 def preempted(report: Report) -> Finding | None:
     """Requests were put back."""
-    run, stair = report.run, report.staircase
+    run, staircase = report.run, report.staircase
     if run is None or not run.preemptions:
         return None
     said = f"{units.count(run.preemptions)} preemptions"
-    if stair.interval_mean_s is not None:
-        said += f", one every {units.seconds(stair.interval_mean_s)}"
-    if stair.trigger_mean_ratio is not None:
-        said += f", when KV use stood at {units.percent(stair.trigger_mean_ratio)}"
-    if stair.freed_mean_tokens is not None:
-        said += f"; each freed {units.count(stair.freed_mean_tokens)} tokens"
-    said += ": a steady cycle." if stair.steady else "."
+    if staircase.interval_mean_s is not None:
+        said += f", one every {units.seconds(staircase.interval_mean_s)}"
+    if staircase.trigger_mean_ratio is not None:
+        said += f", when KV use stood at {units.percent(staircase.trigger_mean_ratio)}"
+    if staircase.freed_mean_tokens is not None:
+        said += f"; each freed {units.count(staircase.freed_mean_tokens)} tokens"
+    said += ": a steady cycle." if staircase.steady else "."
     evidence = [f"num_preemptions_total over {units.clock(run.seconds)}"]
-    if stair.straightness is not None:
-        evidence.append(f"{units.number(stair.per_minute)} a minute, R² {stair.straightness:.3f}")
-    if stair.trigger_low_ratio is not None:
-        evidence.append(f"lowest trigger {units.percent(stair.trigger_low_ratio)}")
+    if staircase.straightness is not None:
+        evidence.append(f"{units.number(staircase.per_minute)} a minute, R² {staircase.straightness:.3f}")
+    if staircase.trigger_low_ratio is not None:
+        evidence.append(f"lowest trigger {units.percent(staircase.trigger_low_ratio)}")
     return Finding("preempted", said, tuple(evidence))
 
 
@@ -192,7 +192,7 @@ def kept(report: Report) -> Finding | None:
 
 
 def powered(report: Report) -> Finding | None:
-    """The card stood at its limit."""
+    """The GPU stood at its limit."""
     phase, of = heaviest(report, steady=True)
     if phase is None or of is None:
         return None
@@ -238,7 +238,7 @@ def calm(report: Report) -> Finding | None:
     if run is None or run.verdict.limit != "none" or len(report.phases) > 1:
         return None
     said = f"Nothing binds: {', '.join(run.verdict.evidence[:3])}, {units.count(run.preemptions)} preemptions."
-    return Finding("calm", said, (f"{run.pages:,} pages",))
+    return Finding("calm", said, (f"{run.scrapes:,} scrapes",))
 
 
 RULES: Final[tuple[Callable[[Report], Finding | None], ...]] = (

@@ -17,7 +17,7 @@ from vtop.samples import samples_needed
 
 WARM: Final = 0.01  # of the prompt tokens found in the prefix cache
 FOREIGN: Final = 0.02  # of the finished requests
-ENOUGH_PAGES: Final = 10  # in a steady part
+ENOUGH_SCRAPES: Final = 10  # in a steady part
 SLOW: Final = 0.1  # of the interval: an error of the sampling beyond it
 
 
@@ -87,19 +87,19 @@ def enough(report: Report) -> Check:
         for phase, of in _whole(report)
         if of.ttft is not None and of.ttft.n < samples_needed(0.99)
     ]
-    pages = [
-        f"{phase.label} {phase.steady.pages if phase.steady is not None else 0}"
+    scrapes = [
+        f"{phase.label} {phase.steady.scrapes if phase.steady is not None else 0}"
         for phase in report.phases
-        if phase.steady is None or phase.steady.pages < ENOUGH_PAGES
+        if phase.steady is None or phase.steady.scrapes < ENOUGH_SCRAPES
     ]
     few = [f"Requests, of which p99 needs {samples_needed(0.99)}: {', '.join(requests)}."] if requests else []
-    few += [f"Pages in the steady part, of which {ENOUGH_PAGES} are few: {', '.join(pages)}."] if pages else []
+    few += [f"Scrapes in the steady part, of which {ENOUGH_SCRAPES} are few: {', '.join(scrapes)}."] if scrapes else []
     if few:
         return Check("too few samples", "doubt", " ".join(few))
     if not report.phases:
         return Check("too few samples", "doubt", "No request ran.")
     return Check(
-        "too few samples", "fine", f"Every phase has {samples_needed(0.99)} requests and {ENOUGH_PAGES} pages."
+        "too few samples", "fine", f"Every phase has {samples_needed(0.99)} requests and {ENOUGH_SCRAPES} scrapes."
     )
 
 
@@ -124,7 +124,7 @@ def clocks(report: Report) -> Check:
     for one in report.sampling:
         if one.error_p99_s is not None and one.error_p99_s > SLOW * one.interval_s:
             asked, error = units.seconds(one.interval_s), units.seconds(one.error_p99_s)
-            found.append(f"pages were {error} off the asked-for {asked} (p99)")
+            found.append(f"scrapes were {error} off the asked-for {asked} (p99)")
     if report.backward:
         found.append(f"{report.backward:,} lines of the recording go back in time")
     if any(server.uptime_s == 0.0 for server in report.servers):
@@ -134,22 +134,22 @@ def clocks(report: Report) -> Check:
             found.append(f"{phase.label}: e2e is shorter than its parts, so the server's wall clock was set meanwhile")
     if found:
         return Check("clock trouble", "doubt", "; ".join(found) + ".")
-    return Check("clock trouble", "fine", "Pages came when they were due, and no clock went back.")
+    return Check("clock trouble", "fine", "Scrapes came when they were due, and no clock went back.")
 
 
 def gaps(report: Report) -> Check:
     """Whether something is missing in between."""
     found = [
-        f"{len(one.gaps)} gaps, {units.seconds(one.gap_s)} in all, {one.outages} stretches without a page"
+        f"{len(one.gaps)} gaps, {units.seconds(one.gap_s)} in all, {one.outages} stretches without a scrape"
         for one in report.sampling
         if one.gaps
     ]
     if found:
         return Check("gaps", "doubt", "; ".join(found) + ". Counters bridge them, gauges and charts do not.")
     if not report.sampling:
-        return Check("gaps", "doubt", "There is no page.")
-    pages = sum(one.pages for one in report.sampling)
-    return Check("gaps", "fine", f"{pages:,} pages without a gap.")
+        return Check("gaps", "doubt", "There is no scrape.")
+    scrapes = sum(one.scrapes for one in report.sampling)
+    return Check("gaps", "fine", f"{scrapes:,} scrapes without a gap.")
 
 
 def restarts(report: Report) -> Check:

@@ -105,8 +105,8 @@ def _pace(pace: Pace) -> str:
     if pace == AS_FITTED:
         return ""
     return (
-        f"Its host took {pace.launch:.2f} × as long to launch a step without a graph as the profile's, its card "
-        f"{pace.card:.3f} × as long for its work: found in this recording, and kept for other flags."
+        f"Its host took {pace.launch:.2f} × as long to launch a step without a graph as the profile's, its GPU "
+        f"{pace.gpu:.3f} × as long for its work: found in this recording, and kept for other flags."
     )
 
 

@@ -36,10 +36,10 @@ from typing import Final
 
 from vtop.metrics.vllm import Quantity
 from vtop.session.frame.requests import Little, Queueing
-from vtop.session.history.window import Stretch, Window
+from vtop.session.history.window import ScrapeRange, Window
 
 BATCHES: Final = 30
-ENOUGH: Final = 12  # pages
+ENOUGH: Final = 12  # scrapes
 ALPHA: Final = 0.01
 RISE: Final = 0.1
 GOES_ON: Final = 0.25  # of the whole slope, in the later half
@@ -85,7 +85,7 @@ def _little(window: Window, place: Quantity, arrivals: Quantity, stay: Quantity)
 
 
 def _of_one(
-    one: Stretch, place: Quantity, arrivals: Quantity, stay: Quantity
+    one: ScrapeRange, place: Quantity, arrivals: Quantity, stay: Quantity
 ) -> tuple[float, float, float, float] | None:
     """(mean present, arrivals per second, seconds stayed, by how many) in the pieces between gaps of one server."""
     gauge, arrived, stayed = one.server.total(place), one.server.histogram(arrivals), one.server.histogram(stay)
@@ -109,7 +109,7 @@ def _of_one(
 def _trend(window: Window) -> tuple[str | None, float | None, float | None]:
     """(growing, draining or steady; Sen's slope per second; p); None where there is too little to tell."""
     window, since_s = Window(window.answering), -math.inf
-    for one in window.stretches:
+    for one in window.ranges:
         pieces = one.pieces
         if len(pieces) > 1:
             since_s = max(since_s, one.server.at_s[pieces[-1].first])

@@ -1,9 +1,9 @@
 """How well a server is being read, in one word and one sentence.
 
-waiting    no page yet                    down   it answered before and does not now
+waiting    no scrape yet                    down   it answered before and does not now
 unhealthy  /metrics answers, /health does not say 200: the numbers may be those of a dead engine
-blind      a page without vLLM's series   frozen requests run and no counter has moved for a while
-idle       no request runs or waits       busy   requests run or wait, or ran since the page before
+blind      a scrape without vLLM's series   frozen requests run and no counter has moved for a while
+idle       no request runs or waits       busy   requests run or wait, or ran since the scrape before
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ _HINTS = {
     "status": "",
     "parse": "is this the port of a vLLM server?",
     "reset": "the connection was cut",
-    "size": "the page is larger than vtop reads",
+    "size": "the scrape is larger than vtop reads",
 }
 
 
 def status(server: ServerHistory, index: int, now_s: float) -> Status:
-    pages, outages = server.visible(now_s), server.outages_by(now_s)
-    latest_page_t = server.t[pages - 1] if pages else None
+    scrapes, outages = server.visible(now_s), server.outages_by(now_s)
+    latest_scrape_t = server.t[scrapes - 1] if scrapes else None
     latest = server.outages[outages - 1] if outages else None
-    failing = latest is not None and (latest_page_t is None or latest.t > latest_page_t)
+    failing = latest is not None and (latest_scrape_t is None or latest.t > latest_scrape_t)
     url = server.target.url
-    if latest_page_t is None:
+    if latest_scrape_t is None:
         if latest is None:
             return Status("waiting", f"asking {url} …", index, fresh=False)
         hint = _HINTS.get(latest.reason, "")
         why = f"{latest.detail or latest.reason}" + (f" ({hint})" if hint else "")
         return Status("waiting", f"waiting for {url}: try {outages}, {why}", index, fresh=False)
-    last = pages - 1
+    last = scrapes - 1
     age_s = now_s - server.at_s[last]
     if failing and latest is not None:
         tries = tries_since(server, now_s)
@@ -58,9 +58,9 @@ def status(server: ServerHistory, index: int, now_s: float) -> Status:
 
 
 def tries_since(server: ServerHistory, now_s: float) -> int:
-    """Attempts that failed since the latest page."""
-    pages, outages = server.visible(now_s), server.outages_by(now_s)
-    since = server.t[pages - 1] if pages else -1.0
+    """Attempts that failed since the latest scrape."""
+    scrapes, outages = server.visible(now_s), server.outages_by(now_s)
+    since = server.t[scrapes - 1] if scrapes else -1.0
     return outages - server.outages_by(since)
 
 
@@ -69,8 +69,8 @@ def _at_work(server: ServerHistory, index: int, last: int) -> Status:
     waiting = _now(server, Quantity.WAITING, last)
     moved = server.last_progress(last)
     if not running and not waiting:
-        if last > 0 and moved == last:  # short requests, one after another: none runs while the page is made
-            return Status("busy", "no request runs at this instant, tokens came since the page before", index)
+        if last > 0 and moved == last:  # short requests, one after another: none runs while the scrape is made
+            return Status("busy", "no request runs at this instant, tokens came since the scrape before", index)
         said = "no request runs or waits" if running is not None else "no request since the server started"
         return Status("idle", f"idle: {said}", index)
     still_s = server.at_s[last] - server.at_s[moved if moved is not None else 0]

@@ -16,7 +16,7 @@ from vtop.session.frame.servers import FlagValue
 from vtop.session.history.server_config import BUDGET
 
 _FIXED: Final = ("num-gpu-blocks-override", "kv-cache-memory-bytes")  # the first goes before the second
-_UTILIZATION: Final = 0.95  # of the card's memory: hardly more can be had
+_UTILIZATION: Final = 0.95  # of the GPU's memory: hardly more can be had
 _WIDE: Final = ("auto", "bfloat16", "float16", "float32")  # of the KV cache: fp8 takes half of it or less
 
 
@@ -38,8 +38,8 @@ def larger_pool(flags: Mapping[str, FlagValue]) -> Hint:
     if flags.get("kv-cache-dtype", "auto") in _WIDE:
         found.append(("--kv-cache-dtype fp8", "--kv-cache-dtype fp8"))
     if not found:
-        cards = 2 * _whole(flags, "tensor-parallel-size", 1)
-        found.append((f"--tensor-parallel-size {cards}", f"--tensor-parallel-size {cards}"))
+        devices = 2 * _whole(flags, "tensor-parallel-size", 1)
+        found.append((f"--tensor-parallel-size {devices}", f"--tensor-parallel-size {devices}"))
     return Hint(" or ".join(name for name, _ in found), f"vllm serve … {found[-1][1]}")
 
 
@@ -49,7 +49,7 @@ def more_api_servers(flags: Mapping[str, FlagValue]) -> Hint:
     return Hint(typed, f"vllm serve … {typed}")
 
 
-def seats(each: int) -> Hint:
+def max_num_seqs(each: int) -> Hint:
     """So many requests at once on an engine."""
     return Hint(f"--max-num-seqs {each}", f"vllm serve … --max-num-seqs {each}")
 

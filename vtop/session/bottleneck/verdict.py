@@ -3,12 +3,12 @@
 Each rule is a function of the frame that is otherwise complete, so it judges by the numbers that are on the screen;
 it answers None without its evidence, and the first that answers speaks. What may bind, in the order asked:
 
-    the data      no page, old, dead engine, another server, asleep: status.py has said it
+    the data      no scrape, old, dead engine, another server, asleep: status.py has said it
     stuck         requests run or wait and nothing moves; prefilling: no token comes, but KV or work counters move
     frontend      the API server's process has no more of its core to give, or requests sent are not in the engine yet
     kv            where requests waited, the next one did not fit into the pool; or requests were preempted
     max-num-seqs  where requests waited, running stood at its highest and the pool had room
-    token-budget  where requests waited, there were seats and room: prefill takes its turn within the steps
+    token-budget  where requests waited, max-num-seqs and the pool left room: prefill takes its turn within the steps
     client        vtop's own load cannot keep up
     power         the clock is held down by the power limit
     none          requests run, nobody waits: under-loaded
@@ -29,14 +29,14 @@ from vtop.session.frame.frame import Frame
 from vtop.session.frame.servers import FlagValue
 from vtop.session.frame.verdict import Pressure, Verdict
 
-MOSTLY: Final = 0.5  # of the pages with waiting requests
-SEATED: Final = 0.7
-QUEUED: Final = 0.3  # of all pages: less is a queue that comes and goes
+MOSTLY: Final = 0.5  # of the scrapes with waiting requests
+AT_LIMIT: Final = 0.7
+QUEUED: Final = 0.3  # of all scrapes: less is a queue that comes and goes
 STILL_S: Final = 5.0
 CPU_FULL: Final = 0.9  # of one core
 POWERED: Final = 0.5  # of the readings
 HOT: Final = 0.9  # of the power limit
-FEW: Final = 5  # pages
+FEW: Final = 5  # scrapes
 MOSTLY_FULL: Final = 0.85  # of the pool
 WASTED: Final = 0.1  # of the time
 SLOWED: Final = 0.98  # of the maximum clock
@@ -72,12 +72,12 @@ def verdict(frame: Frame) -> Verdict:
         if found is not None:
             return found
     at = frame.pressure
-    few = at is not None and at.pages < FEW
-    return _says("unknown", ["too few pages yet to tell" if few else "no rule has its evidence"])
+    few = at is not None and at.scrapes < FEW
+    return _says("unknown", ["too few scrapes yet to tell" if few else "no rule has its evidence"])
 
 
 def unread(frame: Frame) -> Verdict | None:
-    """There is no page, an old one, one of a dead engine or one without vLLM's series."""
+    """There is no scrape, an old one, one of a dead engine or one without vLLM's series."""
     kind, said = frame.status.kind, frame.status.sentence
     return _says(_WORDS[kind], [said.removeprefix(kind).lstrip(": ")]) if kind in _WORDS else None
 
@@ -126,7 +126,7 @@ def frontend(frame: Frame) -> Verdict | None:
 
 
 def unadmitted(frame: Frame) -> Verdict | None:
-    """Most requests that vtop sent are, page after page, not in the engine: in the frontend, or on their way."""
+    """Most requests that vtop sent are, scrape after scrape, not in the engine: in the frontend, or on their way."""
     at = frame.pressure
     if at is None or at.outside_share is None or at.outside_share < MOSTLY:
         return None
@@ -150,10 +150,10 @@ def deferred(frame: Frame) -> Verdict | None:
 def kv(frame: Frame) -> Verdict | None:
     """Where requests waited the next one did not fit, or requests were preempted in a pool that stays full.
 
-    Fewer seats would end preemptions, and with them the recomputing; they also lower how many run. So they are offered
-    only where recomputing takes a share of the time that is worth it: on an H200 ten seats instead of the 11 to 14
-    residents of an overload ended 37 preemptions, which had taken 3 % of the time, and cost 21 % of the throughput
-    (recordings overload_loaded and overload_seqs10).
+    A lower max_num_seqs would end preemptions, and with them the recomputing; it also lowers how many run. So it is
+    offered only where recomputing takes a share of the time that is worth it: on an H200 max_num_seqs 10 instead of the
+    11 to 14 residents of an overload ended 37 preemptions, which had taken 3 % of the time, and cost 21 % of the
+    throughput (recordings overload_loaded and overload_seqs10).
     """
     at = frame.pressure
     if at is None or at.kv_high_ratio is None:
@@ -172,10 +172,10 @@ def kv(frame: Frame) -> Verdict | None:
     if account.oversubscription is not None and account.oversubscription > 1:
         said.append(f"asked for {account.oversubscription:.1f} × the pool")
     fits, wasted = account.predicted_residents, _recompute_share(frame)
-    fewer = at.seats is None or (fits is not None and at.seats > fits)
+    fewer = at.max_num_seqs is None or (fits is not None and at.max_num_seqs > fits)
     if at.preemptions and fits is not None and fits >= 1 and fewer and wasted is not None and wasted >= WASTED:
         why = f"recomputing takes {units.percent(wasted)} of the time, and {fits:.1f} requests of this length fit"
-        return _says("kv", said, suggestions.seats(max(1, math.floor(fits / _engines(frame, at)))), why)
+        return _says("kv", said, suggestions.max_num_seqs(max(1, math.floor(fits / _engines(frame, at)))), why)
     cost = (
         f"; recomputing takes only {units.percent(wasted)} of the time" if at.preemptions and wasted is not None else ""
     )
@@ -195,29 +195,40 @@ def _recompute_share(frame: Frame) -> float | None:
 def max_num_seqs(frame: Frame) -> Verdict | None:
     """Where requests waited running stood at its highest, and the pool had room."""
     at = _queued(frame)
-    if at is None or at.seats_share is None or at.seats_share < SEATED or (at.kv_full_share or 0.0) >= MOSTLY:
+    if (
+        at is None
+        or at.at_max_num_seqs_share is None
+        or at.at_max_num_seqs_share < AT_LIMIT
+        or (at.kv_full_share or 0.0) >= MOSTLY
+    ):
         return None
-    seats, asked = at.seats or at.running_high or 0.0, frame.account.nominal
-    if frame.load is not None and asked is not None and asked.concurrency <= seats:
+    limit, asked = at.max_num_seqs or at.running_high or 0.0, frame.account.nominal
+    if frame.load is not None and asked is not None and asked.concurrency <= limit:
         return None  # the load itself asks for no more
     said = [
-        f"running stands at {units.count(seats)}" + (", all the seats there are" if at.seats is not None else ""),
+        f"running stands at {units.count(limit)}"
+        + (", the limit of max-num-seqs" if at.max_num_seqs is not None else ""),
         f"{units.count(at.waiting_median)} waiting",
         _kv_range(at),
     ]
     fits = frame.account.predicted_residents
     engines = _engines(frame, at)
-    more = int((min(2 * seats, fits) if fits is not None else 2 * seats) / engines)
-    if more * engines <= seats:
+    more = int((min(2 * limit, fits) if fits is not None else 2 * limit) / engines)
+    if more * engines <= limit:
         return _says("max-num-seqs", said)
     why = "the pool has room for more at once" + (f": {fits:.0f} of this length" if fits is not None else "")
-    return _says("max-num-seqs", said, suggestions.seats(more), why)
+    return _says("max-num-seqs", said, suggestions.max_num_seqs(more), why)
 
 
 def token_budget(frame: Frame) -> Verdict | None:
-    """Where requests waited there were seats and there was room: prefill takes its turn within the steps."""
+    """Where requests waited max-num-seqs and the pool left room: prefill takes its turn within the steps."""
     at = _queued(frame)
-    if at is None or at.seats_share is None or at.seats_share >= SEATED or at.kv_full_share is None:
+    if (
+        at is None
+        or at.at_max_num_seqs_share is None
+        or at.at_max_num_seqs_share >= AT_LIMIT
+        or at.kv_full_share is None
+    ):
         return None
     if at.kv_full_share >= MOSTLY or not frame.iteration.prefill:
         return None
@@ -238,11 +249,13 @@ def token_budget(frame: Frame) -> Verdict | None:
 
 
 def power(frame: Frame) -> Verdict | None:
-    """The cards run at their power limit, or near it and say that this holds their clock down."""
+    """The GPUs run at their power limit, or near it and say that this holds their clock down."""
     at, energy, gpus = frame.pressure, frame.energy, frame.gpus
-    if at is None or at.pages < FEW or at.running_share < MOSTLY or not gpus.local or gpus.power_limit_w is None:
+    if at is None or at.scrapes < FEW or at.running_share < MOSTLY or not gpus.local or gpus.power_limit_w is None:
         return None
-    highs = [card.power.high for card in gpus.cards if card.power.high is not None and card.serving is not False]
+    highs = [
+        device.power.high for device in gpus.devices if device.power.high is not None and device.serving is not False
+    ]
     capped, high_w = dict(energy.throttle).get("power cap", 0.0), sum(highs)
     at_limit = (energy.near_limit_share or 0.0) >= POWERED
     if not at_limit and not (capped >= POWERED and high_w >= HOT * gpus.power_limit_w):
@@ -250,7 +263,7 @@ def power(frame: Frame) -> Verdict | None:
     said = [f"up to {units.watts(high_w)} of {units.watts(gpus.power_limit_w)}"]
     if capped:
         said.append(f"power cap in {units.whole_percent(capped)} of the readings")
-    clocks = [(card.sm_mhz, card.sm_max_mhz) for card in gpus.cards if card.sm_mhz and card.sm_max_mhz]
+    clocks = [(device.sm_mhz, device.sm_max_mhz) for device in gpus.devices if device.sm_mhz and device.sm_max_mhz]
     if clocks:
         now, most = min(clocks)
         if now < SLOWED * most:
@@ -277,7 +290,7 @@ RULES: Final[tuple[Callable[[Frame], Verdict | None], ...]] = (
 
 def _queued(frame: Frame) -> Pressure | None:
     at = frame.pressure
-    return at if at is not None and at.waiting_share >= QUEUED and at.pages >= FEW else None
+    return at if at is not None and at.waiting_share >= QUEUED and at.scrapes >= FEW else None
 
 
 def _many(n: float, word: str) -> str:
@@ -286,7 +299,7 @@ def _many(n: float, word: str) -> str:
 
 def _waits(at: Pressure) -> str:
     return (
-        "none waits" if not at.waiting_share else f"requests wait on {units.whole_percent(at.waiting_share)} of pages"
+        "none waits" if not at.waiting_share else f"requests wait on {units.whole_percent(at.waiting_share)} of scrapes"
     )
 
 

@@ -31,12 +31,12 @@ class Charts:
     frontend_s: Points
     power_w: Points
     sm_mhz: Points
-    marks: tuple[tuple[int, str], ...]  # column, kind of happening: restart, outage, mark
-    temp_c: Points = ()  # of the hottest card
+    marks: tuple[tuple[int, str], ...]  # column, kind of logged event: restart, outage, mark
+    temp_c: Points = ()  # of the hottest GPU
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Happening:
+class LoggedEvent:
     """A line of the event list. kind: start, restart, flags, outage, back, unhealthy, preemption, phase, mark, note,
     end."""
 

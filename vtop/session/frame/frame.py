@@ -1,14 +1,14 @@
 """What there is to see at one instant: frozen, complete, and the only thing that a panel is given.
 
 Seconds, bytes, ratios throughout. None means not known, and 0 is a measurement. A window is the stretch of session
-that a number is about: it ends at the latest page and is at most `window_s` long, shorter while the session is young.
+that a number is about: it ends at the latest scrape and is at most `window_s` long, shorter while the session is young.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vtop.session.frame.charts import Charts, Happening
+from vtop.session.frame.charts import Charts, LoggedEvent
 from vtop.session.frame.gpus import Energy, Gpus, Roofline
 from vtop.session.frame.kv import Kv, KvAccount
 from vtop.session.frame.latencies import Latency, Tail
@@ -37,7 +37,7 @@ class Frame:
     unix_s: float  # the wall clock at now_s
     start_unix_s: float
     interval_s: float
-    window_s: float  # of the numbers below: from the first page in it to the latest
+    window_s: float  # of the numbers below: from the first scrape in it to the latest
     asked_window_s: float
     status: Status
     origin: str | None  # set when the recording was not made by attaching to a server
@@ -53,7 +53,7 @@ class Frame:
     prefix_cache: PrefixCache
     preemption: Preemption
     gpus: Gpus
-    happenings: tuple[Happening, ...]  # newest last
+    event_log: tuple[LoggedEvent, ...]  # newest last
     charts: Charts
     load: LoadPart | None = None  # vtop's own
     staircase: Staircase = Staircase()  # noqa: RUF009 - these are frozen
@@ -66,5 +66,5 @@ class Frame:
     energy: Energy = Energy()  # noqa: RUF009
     growth: Growth = Growth()  # noqa: RUF009
     own_ttft: OwnTtft | None = None
-    pressure: Pressure | None = None  # of the latest pages
+    pressure: Pressure | None = None  # of the latest scrapes
     verdict: Verdict = Verdict()  # noqa: RUF009

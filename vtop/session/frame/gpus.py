@@ -9,7 +9,7 @@ from vtop.session.frame.values import Gauge
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GpuPart:
-    """One card, now, and its power over the window."""
+    """One GPU, now, and its power over the window."""
 
     index: int
     uuid: str
@@ -35,12 +35,12 @@ class GpuPart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gpus:
-    cards: tuple[GpuPart, ...]
+    devices: tuple[GpuPart, ...]
     note: str | None  # why there are none, or what is wrong
-    local: bool  # a watched server runs on this host, so the cards may be its own
-    power_w: float | None  # of the cards in use by a server where that is known, else of all; None if one is not known
+    local: bool  # a watched server runs on this host, so the GPUs may be its own
+    power_w: float | None  # of the GPUs in use by a server where that is known, else of all; None if one is not known
     power_limit_w: float | None
-    counted: int  # how many cards power_w is about
+    counted: int  # how many GPUs power_w is about
     age_s: float | None
 
 
@@ -51,19 +51,19 @@ class Roofline:
     flops_per_s: float | None = None
     bytes_per_s: float | None = None  # read and written
     intensity: float | None = None  # FLOP per byte
-    mfu_ratio: float | None = None  # of the card's dense peak
+    mfu_ratio: float | None = None  # of the GPU's dense peak
     bandwidth_ratio: float | None = None
-    card: str | None = None  # whose peaks
+    gpu: str | None = None  # whose peaks
     peak_flops_per_s: float | None = None
     peak_bytes_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Energy:
-    """Joules over the window, of the cards counted (energy.py)."""
+    """Joules over the window, of the GPUs counted (energy.py)."""
 
     joules: float | None = None
-    source: str | None = None  # "the cards' energy counters", "power integrated over the readings"
+    source: str | None = None  # "the GPUs' energy counters", "power integrated over the readings"
     per_output_token_j: float | None = None
     per_token_j: float | None = None  # prompt and output
     idle_w: float | None = None  # lowest power seen while nothing ran, in the session so far

@@ -71,7 +71,7 @@ class LoadPart:
     output_per_s: float | None  # without ramp and drain; once it ended
     ended_per_s: float | None  # requests, over the same stretch
     cached_tokens: int  # as the answers say, where the server tells
-    prefix_hit_tokens: float | None  # growth of the server's counter from the page before the phase to the one after
+    prefix_hit_tokens: float | None  # growth of the server's counter from the scrape before the phase to the one after
     wrong_length: int  # requests whose prompt the server counted otherwise than asked
     slo: Slo | None
     lag_s: float | None  # of the load's event loop, at worst in the last second

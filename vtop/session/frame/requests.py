@@ -19,7 +19,7 @@ class Requests:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreemptionEvent:
-    """One fall of the stair (preemption.py): the page on which it shows, and the page before it."""
+    """One fall of the stair (preemption.py): the scrape on which it shows, and the scrape before it."""
 
     at_s: float
     server: int
@@ -48,7 +48,7 @@ class Staircase:
 
     events: tuple[PreemptionEvent, ...] = ()  # in the window, the latest 1,000, oldest first
     unconfirmed: int = 0  # seen by the gauges and not yet in the counter
-    trigger_mean_ratio: float | None = None  # KV use on the page before
+    trigger_mean_ratio: float | None = None  # KV use on the scrape before
     trigger_low_ratio: float | None = None
     freed_mean_tokens: float | None = None  # a preemption
     interval_mean_s: float | None = None

@@ -52,12 +52,12 @@ class ServerPart:
     version: str | None
     max_model_len: int | None
     uptime_s: float | None
-    age_s: float | None  # of the latest page
+    age_s: float | None  # of the latest scrape
     took_s: float | None
-    page_bytes: int | None
+    scrape_bytes: int | None
     bad_lines: int
-    tries: int  # attempts since the last page that could be had
-    outages: int  # stretches without a page so far
+    tries: int  # attempts since the last scrape that could be had
+    outages: int  # stretches without a scrape so far
     restarts: int
     engines: int
     note: str | None = None

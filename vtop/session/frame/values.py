@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gauge:
-    """A number that is looked at once per page: now, and over the n pages of the window."""
+    """A number that is looked at once per scrape: now, and over the n scrapes of the window."""
 
     now: float | None
     mean: float | None

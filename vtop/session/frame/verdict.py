@@ -19,18 +19,18 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pressure:
-    """On how many of the latest pages requests waited, and what stood in their way there (pressure.py).
+    """On how many of the latest scrapes requests waited, and what stood in their way there (pressure.py).
 
-    Shares are of the pages on which requests waited. Of several servers it is the one that waits most.
+    Shares are of the scrapes on which requests waited. Of several servers it is the one that waits most.
     """
 
     server: int
-    pages: int
+    scrapes: int
     seconds: float
-    waiting_share: float  # pages with waiting requests, of all pages
-    running_share: float  # pages with running requests, of all pages
+    waiting_share: float  # scrapes with waiting requests, of all scrapes
+    running_share: float  # scrapes with running requests, of all scrapes
     kv_full_share: float | None  # the next request would not fit into the pool, or KV use >= FULL
-    seats_share: float | None  # running stood at `seats`; where they are not on record, at its highest
+    at_max_num_seqs_share: float | None  # running stood at `max_num_seqs`; where they are not on record, at its highest
     running_median: float | None
     running_high: float | None
     waiting_median: float | None
@@ -45,4 +45,6 @@ class Pressure:
     idle: bool  # nothing ran or waited lately
     outside_share: float | None  # of vtop's own requests in flight, those not in the engine; None of few
     deferred_share: float | None  # of what waits now: for an adapter, a grammar or remote KV
-    seats: int | None = None  # max_num_seqs of all its engines, where it is on record and was one number all along
+    max_num_seqs: int | None = (
+        None  # max_num_seqs of all its engines, where it is on record and was one number all along
+    )

@@ -12,8 +12,8 @@ GPU = (
         "gpus.power_w",
         "W",
         (),
-        "sum of the cards in use by a watched server where NVML tells, else of all cards of this host",
-        "an average over 1 s on most cards (power_kind says which); not known when one card's is not known",
+        "sum of the GPUs in use by a watched server where NVML tells, else of all GPUs of this host",
+        "an average over 1 s on most GPUs (power_kind says which); not known when one GPU's is not known",
     ),
     Number(
         "gpu",
@@ -21,9 +21,9 @@ GPU = (
         "gpus.serving",
         "sign",
         (),
-        "● a process of a watched server on this host computes on the card; ○ none of them does; blank: not known",
+        "● a process of a watched server on this host computes on the GPU; ○ none of them does; blank: not known",
     ),
-    Number("gpu", "energy", "gpus.energy_j", "J", (), "growth of the card's energy counter in the window"),
+    Number("gpu", "energy", "gpus.energy_j", "J", (), "growth of the GPU's energy counter in the window"),
     Number(
         "gpu",
         "clock",
@@ -38,8 +38,8 @@ GPU = (
         "energy.joules",
         "J",
         (),
-        "growth of the energy counters of the cards in use, from the reading nearest to the window's first page "
-        "to that nearest to its last; where a card has none: power integrated over the readings, gaps left out",
+        "growth of the energy counters of the GPUs in use, from the reading nearest to the window's first scrape "
+        "to that nearest to its last; where a GPU has none: power integrated over the readings, gaps left out",
     ),
     Number(
         "gpu",
@@ -65,7 +65,7 @@ GPU = (
         "energy.near_limit_share",
         "%",
         (),
-        "readings with a card at 97 % of its power limit or above ÷ readings",
+        "readings with a GPU at 97 % of its power limit or above ÷ readings",
     ),
     Number(
         "gpu",
@@ -81,7 +81,7 @@ GPU = (
         "roofline.mfu_ratio",
         "%",
         (Q.FLOPS,),
-        "Δ FLOP ÷ seconds ÷ engines ÷ dense bf16 peak of the card "
+        "Δ FLOP ÷ seconds ÷ engines ÷ dense bf16 peak of the GPU "
         "(session/hardware/gpu_peaks.py), over the window, idle "
         "time included",
         "vLLM's model of the work, recompute included; attention counts as a full rectangle; only with --enable-"
@@ -93,7 +93,7 @@ GPU = (
         "roofline.bandwidth_ratio",
         "%",
         (Q.READ_BYTES, Q.WRITE_BYTES),
-        "Δ (read + written bytes) ÷ seconds ÷ engines ÷ memory peak of the card",
+        "Δ (read + written bytes) ÷ seconds ÷ engines ÷ memory peak of the GPU",
         "vLLM's model of the traffic, not a measurement",
     ),
     Number(

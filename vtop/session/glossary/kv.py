@@ -40,11 +40,11 @@ KV = (
         "account.nominal",
         "%",
         (Q.RUNNING, Q.WAITING, Q.KV_USED, Q.CACHE_CONFIG),
-        "C × blocks of (in + out) ÷ pool against the highest page, C × blocks of (in + out ÷ 2) ÷ pool against "
-        "the median page, for the C that the clients keep in flight: of vtop's own load, else the median of "
+        "C × blocks of (in + out) ÷ pool against the highest scrape, C × blocks of (in + out ÷ 2) ÷ pool against "
+        "the median scrape, for the C that the clients keep in flight: of vtop's own load, else the median of "
         "running + waiting",
-        "shared prefixes hold their blocks once; a page a second can miss the peak of requests that live for a "
-        "few pages only",
+        "shared prefixes hold their blocks once; a scrape a second can miss the peak of requests that live for a "
+        "few scrapes only",
     ),
     Number(
         "kv",
@@ -76,7 +76,7 @@ KV = (
         "account.full_in_s",
         "s",
         (Q.KV_USED, Q.CACHE_CONFIG),
-        "room ÷ growth of the tokens in use since they last fell (on fewer than 3 pages: over the last 10 s); "
+        "room ÷ growth of the tokens in use since they last fell (on fewer than 3 scrapes: over the last 10 s); "
         "none while they do not grow",
         "growth is by whole blocks, and an admission grows it by a prompt at once",
     ),

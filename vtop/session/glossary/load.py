@@ -88,7 +88,7 @@ LOAD = (
         "load.prefix_hit_tokens",
         "tokens",
         (Q.PREFIX_HITS,),
-        "growth of the server's hit counter from the page before the phase to the one after it",
+        "growth of the server's hit counter from the scrape before the phase to the one after it",
         "vtop's prompts meet no other run's: hits are those of prefix=, of other traffic, or of preempted requests "
         "that met their own blocks",
     ),

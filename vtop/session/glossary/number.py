@@ -7,14 +7,19 @@ from dataclasses import dataclass
 from vtop.metrics import vllm
 from vtop.metrics.vllm import Quantity
 
-_ELSEWHERE = {"gpu": "NVML", "header": "the page itself", "load": "vtop's own requests", "ttft": "vtop's own requests"}
+_ELSEWHERE = {
+    "gpu": "NVML",
+    "header": "the scrape itself",
+    "load": "vtop's own requests",
+    "ttft": "vtop's own requests",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
     """field: where it stands in a frame (and in the JSON of `vtop show`); reads: what it is made of.
 
-    A number that reads nothing of the server's is about the page itself or comes from NVML, as its formula says.
+    A number that reads nothing of the server's is about the scrape itself or comes from NVML, as its formula says.
     """
 
     panel: str

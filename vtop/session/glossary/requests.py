@@ -12,8 +12,8 @@ REQUESTS = (
         "requests.running",
         "requests",
         (Q.RUNNING,),
-        "as the scheduler's last step left it, summed over engines; a chart column shows its highest page",
-        "sampled once a page; stands still when no engine step follows, as after a mass abort",
+        "as the scheduler's last step left it, summed over engines; a chart column shows its highest scrape",
+        "sampled once a scrape; stands still when no engine step follows, as after a mass abort",
     ),
     Number(
         "requests",
@@ -60,7 +60,7 @@ REQUESTS = (
         "requests",
         (Q.WAITING, Q.TTFT, Q.QUEUE),
         "mean waiting against first tokens per second × mean queue time of the finished; residual likewise",
-        "preempted requests wait again in waiting and not in queue time; pages can miss waves that are shorter "
+        "preempted requests wait again in waiting and not in queue time; scrapes can miss waves that are shorter "
         "than a few of them",
     ),
     Number(
@@ -88,9 +88,9 @@ REQUESTS = (
         "staircase.events",
         "preemptions",
         (Q.PREEMPTIONS, Q.RUNNING, Q.WAITING, Q.FINISHED, Q.KV_USED),
-        "each step of the stair: the page on which running fell and waiting rose by more than finished, with KV at "
-        "90 % or more, matched to the counter's rises, oldest first; a rise without such a page is dated by itself",
-        "right to one interval between pages; what the counter has not told of is 'unconfirmed' and in no event",
+        "each step of the stair: the scrape on which running fell and waiting rose by more than finished, with KV at "
+        "90 % or more, matched to the counter's rises, oldest first; a rise without such a scrape is dated by itself",
+        "right to one interval between scrapes; what the counter has not told of is 'unconfirmed' and in no event",
     ),
     Number(
         "requests",
@@ -98,7 +98,7 @@ REQUESTS = (
         "staircase.trigger_mean_ratio",
         "%",
         (Q.KV_USED, Q.PREEMPTIONS),
-        "KV use on the page before each preemption that the gauges date: mean, and the lowest beside it",
+        "KV use on the scrape before each preemption that the gauges date: mean, and the lowest beside it",
         "up to one interval before the event, so below what really triggers it",
     ),
     Number(
@@ -108,7 +108,7 @@ REQUESTS = (
         "tokens",
         (Q.KV_USED, Q.CACHE_CONFIG, Q.GENERATION_TOKENS),
         "fall of KV use × pool + tokens generated meanwhile, per preemption, where nobody finished or began on that"
-        " page",
+        " scrape",
         "rounded up to blocks",
     ),
     Number(
@@ -118,7 +118,7 @@ REQUESTS = (
         "s",
         (Q.PREEMPTIONS,),
         "mean time from event to event in the window, ± its standard deviation",
-        "several between two pages are one event",
+        "several between two scrapes are one event",
     ),
     Number(
         "requests",
@@ -135,7 +135,7 @@ REQUESTS = (
         "a phrase",
         (Q.PREEMPTIONS, Q.KV_USED),
         "where 6 events or more come with a spread below 0.7 of their mean interval, on a line of R² 0.98 or more, "
-        "at a mean trigger of 90 % or more, two pages apart or more",
+        "at a mean trigger of 90 % or more, two scrapes apart or more",
         "events that come by chance have a spread of 1",
     ),
     Number(

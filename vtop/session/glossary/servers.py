@@ -26,12 +26,12 @@ HEADER = (
     ),
     Number(
         "header",
-        "seats",
+        "max-num-seqs",
         "servers.started.max_num_seqs",
         "requests",
         (),
         "--max-num-seqs of the command that started the server, of one engine; where it does not name the flag, vLLM's "
-        "default for the card that its process was last seen on",
+        "default for the GPU that its process was last seen on",
         "only where vtop runs on the server's host and may read its process; the default only for vLLM 0.26 to 0.32, "
         "and not where --config names a file of flags",
         elsewhere="the server's command line",
@@ -43,7 +43,7 @@ HEADER = (
         "tokens",
         (),
         "--max-num-batched-tokens of the same command, or vLLM's default: prompts and answers of one step together",
-        "as of seats",
+        "as of max-num-seqs",
         elsewhere="the server's command line",
     ),
     Number(
@@ -60,7 +60,7 @@ HEADER = (
         "servers.age_s",
         "s",
         (),
-        "now − the instant at which the latest page was asked for",
+        "now − the instant at which the latest scrape was asked for",
         "dimmed with everything else once the data is old",
     ),
 )

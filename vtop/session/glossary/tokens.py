@@ -50,7 +50,7 @@ TOKENS = (
         (Q.WRITE_BYTES, Q.PROMPT_TOKENS_BY_SOURCE, Q.GENERATION_TOKENS, Q.TTFT),
         "executed − least − rejected drafts, in the window and since vtop attached. executed: T of written bytes = "
         "a × T + b × rows of logits, a and b by the model's shape where the counters agree within 1 %, else fitted "
-        "on pages without preemption; without --enable-mfu-metrics estimated by the KV that preemptions released",
+        "on scrapes without preemption; without --enable-mfu-metrics estimated by the KV that preemptions released",
         "0 while nobody was preempted; afterwards prompts aborted before their first token and async scheduling's "
         "wasted step after a stop token count too, and prompts in mid-prefill until they are counted "
         "(unsettled_tokens, at most)",
@@ -96,7 +96,8 @@ TOKENS = (
         "recompute.by_kv_tokens",
         "tokens",
         (Q.KV_USED, Q.CACHE_CONFIG, Q.PREEMPTIONS),
-        "a cross-check: KV released by the preemptions; where it does not show, KV in use ÷ running on the page before",
+        "a cross-check: KV released by the preemptions; where it does not show, KV in use ÷ running on the "
+        "scrape before",
         "blocks, and what a resumed request finds in the prefix cache is not taken off",
     ),
     Number(
@@ -105,7 +106,7 @@ TOKENS = (
         "wallclock.decode_s",
         "s",
         (Q.ITERATION_TOKENS, Q.RUNNING, Q.GENERATION_TOKENS),
-        "steps × the time of a step that only decodes (median over pages between which all steps only decoded, else "
+        "steps × the time of a step that only decodes (median over scrapes between which all steps only decoded, else "
         "median ITL of vtop's own load); idle: nothing ran; the rest is prefill and recompute, divided by "
         "their tokens. They add up to the window",
         "chunks that gave no output are no steps; several API servers count a step several times",

@@ -1,18 +1,18 @@
-"""Energy: joules of the cards over the window, what a token costs, how much of it idling would have taken anyway.
+"""Energy: joules of the GPUs over the window, what a token costs, how much of it idling would have taken anyway.
 
-    joules = growth of the cards' energy counters, where every counted card has one that never fell; else the power
+    joules = growth of the GPUs' energy counters, where every counted GPU has one that never fell; else the power
              readings, integrated by trapezoid over the readings no further apart than a gap (the source says which)
     per output token = joules / Δ generated tokens       per token = joules / (Δ prompt + Δ generated tokens)
     idle share       = idle power x time / joules
 
-over the readings nearest to the first and the last page of the window, of the cards in use by a watched server where
-NVML tells, else of all cards of this host. Idle power is the lowest that was read in the session so far between two
-pages of a server on which nothing ran, waited or was counted, nor on the page before: a reading is an average. Tokens
-are those of the servers on this host: without one, or with readings that cover less than COVERED of the window, joules
-per token are not known.
+over the readings nearest to the first and the last scrape of the window, of the GPUs in use by a watched server where
+NVML tells, else of all GPUs of this host. Idle power is the lowest that was read in the session so far between two
+scrapes of a server on which nothing ran, waited or was counted, nor on the scrape before: a reading is an average.
+Tokens are those of the servers on this host: without one, or with readings that cover less than COVERED of the window,
+joules per token are not known.
 
-A reading is near the limit when one of the counted cards is at NEAR of its power limit or above, and throttled when
-one of them has a clock event reason; being idle is none. Power is an average over 1 s on most cards.
+A reading is near the limit when one of the counted GPUs is at NEAR of its power limit or above, and throttled when
+one of them has a clock event reason; being idle is none. Power is an average over 1 s on most GPUs.
 Joules, watts, ratios. Source: NVML (nvmlDeviceGetTotalEnergyConsumption, nvmlDeviceGetCurrentClocksEventReasons).
 """
 
@@ -28,41 +28,41 @@ from typing import Final
 
 from vtop.metrics.vllm import Quantity
 from vtop.session.frame.gpus import Energy
-from vtop.session.history.gpus import Card, CardHistory
+from vtop.session.history.gpus import DeviceHistory, GpuHistory
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import Window
 
-COUNTERS: Final = "the cards' energy counters"
+COUNTERS: Final = "the GPUs' energy counters"
 READINGS: Final = "power integrated over the readings"
 NEAR: Final = 0.97
 COVERED: Final = 0.95
 
-Words = tuple[str, ...] | None  # the clock event reasons of a card; None where it does not tell
+Words = tuple[str, ...] | None  # the clock event reasons of a GPU; None where it does not tell
 
 
 class IdlePower:
-    """The lowest power of the counted cards while nothing ran on the servers of this host: every reading is judged
-    once, as soon as the next page of each server is there."""
+    """The lowest power of the counted GPUs while nothing ran on the servers of this host: every reading is judged
+    once, as soon as the next scrape of each server is there."""
 
-    def __init__(self, servers: Sequence[ServerHistory], cards: CardHistory) -> None:
+    def __init__(self, servers: Sequence[ServerHistory], devices: GpuHistory) -> None:
         self._servers = [server for server in servers if server.target.local]
-        self._cards = cards
+        self._devices = devices
         self._next = 0  # reading
-        self._lows: dict[tuple[str, ...], tuple[array[float], array[float]]] = {}  # by cards: from which t on, watts
+        self._lows: dict[tuple[str, ...], tuple[array[float], array[float]]] = {}  # by GPUs: from which t on, watts
 
     def at(self, now_s: float) -> float | None:
         self._go_on()
-        last = self._cards.visible(now_s) - 1
-        known_t, low_w = self._lows.get(self._cards.counted.at(last) or (), ((), ()))
+        last = self._devices.visible(now_s) - 1
+        known_t, low_w = self._lows.get(self._devices.counted.at(last) or (), ((), ()))
         place = bisect_right(known_t, now_s) - 1
         return low_w[place] if place >= 0 else None
 
     def _go_on(self) -> None:
-        first, readings = self._next, len(self._cards.t)
+        first, readings = self._next, len(self._devices.t)
         if not self._servers or first == readings:
             return
-        power = self._cards.power_w.every(first, readings - 1)
-        changes = set(self._cards.counted.page)
+        power = self._devices.power_w.every(first, readings - 1)
+        changes = set(self._devices.counted.scrape)
         lows = self._lows_of(first)
         while self._next < readings:
             reading = self._next
@@ -70,20 +70,20 @@ class IdlePower:
                 lows = self._lows_of(reading)
             power_w, (known_t, low_w) = power[reading - first], lows
             if power_w == power_w and (not low_w or power_w < low_w[-1]):
-                idle_t, busy_s = self._judged(self._cards.at_s[reading])
+                idle_t, busy_s = self._judged(self._devices.at_s[reading])
                 if idle_t is None and busy_s is None:
-                    return  # a page is still to come
+                    return  # a scrape is still to come
                 if idle_t is not None:
-                    known_t.append(max(idle_t, self._cards.t[reading]))
+                    known_t.append(max(idle_t, self._devices.t[reading]))
                     low_w.append(power_w)
                 elif busy_s is not None:  # on to the next reading that may be idle
-                    self._next = bisect_right(self._cards.at_s, busy_s, reading + 1)
+                    self._next = bisect_right(self._devices.at_s, busy_s, reading + 1)
                     lows = self._lows_of(min(self._next, readings - 1))
                     continue
             self._next += 1
 
     def _lows_of(self, reading: int) -> tuple[array[float], array[float]]:
-        return self._lows.setdefault(self._cards.counted.at(reading) or (), (array("d"), array("d")))
+        return self._lows.setdefault(self._devices.counted.at(reading) or (), (array("d"), array("d")))
 
     def _judged(self, at_s: float) -> tuple[float | None, float | None]:
         """(from which t on it is known that nothing ran at an instant, None; or None, up to when something runs)."""
@@ -100,44 +100,45 @@ class IdlePower:
         return idle_t, None
 
 
-def _idle_before(server: ServerHistory, page: int) -> bool:
-    """Whether nothing ran, waited or was counted from the page before up to this one."""
-    if page == 0 or server.last_progress(page) == page:
+def _idle_before(server: ServerHistory, scrape: int) -> bool:
+    """Whether nothing ran, waited or was counted from the scrape before up to this one."""
+    if scrape == 0 or server.last_progress(scrape) == scrape:
         return False
     for quantity in (Quantity.RUNNING, Quantity.WAITING):
         track = server.total(quantity)
-        if track is None or track.at(page - 1) != 0 or track.at(page) != 0:
+        if track is None or track.at(scrape - 1) != 0 or track.at(scrape) != 0:
             return False
-    return not server.gap_s(server.at_s[page - 1], server.at_s[page])
+    return not server.gap_s(server.at_s[scrape - 1], server.at_s[scrape])
 
 
-def _busy_until(server: ServerHistory, page: int, at_s: float) -> float:
-    """Up to which instant, at least, something runs, as a page tells; the instant itself where that page does not."""
+def _busy_until(server: ServerHistory, scrape: int, at_s: float) -> float:
+    """Up to which instant, at least, something runs, as a scrape tells; the instant itself where that scrape does
+    not."""
     track = server.total(Quantity.RUNNING)
-    if track is None or not track.at(page):
+    if track is None or not track.at(scrape):
         return at_s
-    place = bisect_right(track.page, page)
-    while place < len(track.page) and track.value[place]:
+    place = bisect_right(track.scrape, scrape)
+    while place < len(track.scrape) and track.value[place]:
         place += 1
-    return server.at_s[track.page[place] if place < len(track.page) else -1]
+    return server.at_s[track.scrape[place] if place < len(track.scrape) else -1]
 
 
-def energy(window: Window, cards: CardHistory, idle: IdlePower, now_s: float) -> Energy:
-    local = Window(tuple(one for one in window.stretches if one.server.target.local))
-    about = local if local.stretches else window  # readings of this host, whatever it serves
-    readings = cards.visible(now_s)
-    if not about.stretches or readings < 2:
+def energy(window: Window, devices: GpuHistory, idle: IdlePower, now_s: float) -> Energy:
+    local = Window(tuple(one for one in window.ranges if one.server.target.local))
+    about = local if local.ranges else window  # readings of this host, whatever it serves
+    readings = devices.visible(now_s)
+    if not about.ranges or readings < 2:
         return Energy()
-    begin_s = min(one.server.at_s[one.first] for one in about.stretches)
-    end_s = max(one.server.at_s[one.last] for one in about.stretches)
-    first, last = _nearest(cards.at_s, begin_s, readings), _nearest(cards.at_s, end_s, readings)
-    mine = [cards.cards[uuid] for uuid in cards.counted.at(last) or ()]
+    begin_s = min(one.server.at_s[one.first] for one in about.ranges)
+    end_s = max(one.server.at_s[one.last] for one in about.ranges)
+    first, last = _nearest(devices.at_s, begin_s, readings), _nearest(devices.at_s, end_s, readings)
+    mine = [devices.devices[uuid] for uuid in devices.counted.at(last) or ()]
     if last <= first or not mine:
         return Energy()
-    seconds = cards.at_s[last] - cards.at_s[first]
+    seconds = devices.at_s[last] - devices.at_s[first]
     joules, source = _counted(mine, first, last), COUNTERS
     if joules is None:
-        (joules, seconds), source = _integrated(cards, first, last), READINGS
+        (joules, seconds), source = _integrated(devices, first, last), READINGS
     known = joules is not None and seconds >= COVERED * (end_s - begin_s)
     output, prompt = local.delta(Quantity.GENERATION_TOKENS), local.delta(Quantity.PROMPT_TOKENS)
     idle_w = idle.at(now_s)
@@ -164,49 +165,56 @@ def _nearest(at_s: Sequence[float], instant: float, readings: int) -> int:
     return after if at_s[after] - instant < instant - at_s[after - 1] else after - 1
 
 
-def _counted(cards: Sequence[Card], first: int, last: int) -> float | None:
-    """By the energy counters; None where one card's does not tell."""
-    grown = [card.counted_j(first, last) for card in cards]
+def _counted(devices: Sequence[DeviceHistory], first: int, last: int) -> float | None:
+    """By the energy counters; None where one GPU's does not tell."""
+    grown = [device.counted_j(first, last) for device in devices]
     known = [joules for joules in grown if joules is not None]
     return sum(known, 0.0) if len(known) == len(grown) else None
 
 
-def _integrated(cards: CardHistory, first: int, last: int) -> tuple[float | None, float]:
+def _integrated(devices: GpuHistory, first: int, last: int) -> tuple[float | None, float]:
     """(joules, the seconds that they are of)."""
-    power_w = cards.power_w.every(first, last)
+    power_w = devices.power_w.every(first, last)
     joules = seconds = 0.0
-    for (before_s, before_w), (at_s, at_w) in pairwise(zip(cards.at_s[first : last + 1], power_w, strict=True)):
+    for (before_s, before_w), (at_s, at_w) in pairwise(zip(devices.at_s[first : last + 1], power_w, strict=True)):
         step_s = at_s - before_s
-        if step_s <= cards.patience_s and before_w == before_w and at_w == at_w:
+        if step_s <= devices.patience_s and before_w == before_w and at_w == at_w:
             joules, seconds = joules + (before_w + at_w) / 2 * step_s, seconds + step_s
     return (joules, seconds) if seconds > 0 else (None, 0.0)
 
 
-def _near_limit(cards: Sequence[Card], first: int, last: int) -> float | None:
+def _near_limit(devices: Sequence[DeviceHistory], first: int, last: int) -> float | None:
     """The share of the readings with a known power and limit."""
     known = [False] * (last - first + 1)
     near = known
-    for card in cards:
-        power_w, limit_w = card.numbers["power_w"].every(first, last), card.numbers["power_limit_w"].every(first, last)
+    for device in devices:
+        power_w, limit_w = (
+            device.numbers["power_w"].every(first, last),
+            device.numbers["power_limit_w"].every(first, last),
+        )
         both = [one == one and limit > 0 for one, limit in zip(power_w, limit_w, strict=True)]
         high = [one >= NEAR * limit > 0 for one, limit in zip(power_w, limit_w, strict=True)]
         known, near = list(map(or_, known, both)), list(map(or_, near, high))
     return sum(near) / sum(known) if any(known) else None
 
 
-def _throttled(cards: Sequence[Card], first: int, last: int) -> tuple[float | None, tuple[tuple[str, float], ...]]:
+def _throttled(
+    devices: Sequence[DeviceHistory], first: int, last: int
+) -> tuple[float | None, tuple[tuple[str, float], ...]]:
     """(the share of the readings with a reason, of those that tell; each reason with its share)."""
     changes = [
-        (max(page, first), k, fact) for k, card in enumerate(cards) for page, fact in card.facts.over(first, last)
+        (max(scrape, first), k, fact)
+        for k, device in enumerate(devices)
+        for scrape, fact in device.facts.over(first, last)
     ]
     changes.sort(key=itemgetter(0, 1))
-    now: list[Words] = [None] * len(cards)
-    readings: Counter[tuple[Words, ...]] = Counter()  # by what all cards say
+    now: list[Words] = [None] * len(devices)
+    readings: Counter[tuple[Words, ...]] = Counter()  # by what all GPUs say
     since = first
-    for page, k, fact in changes:
-        if page > since:
-            readings[tuple(now)] += page - since
-            since = page
+    for scrape, k, fact in changes:
+        if scrape > since:
+            readings[tuple(now)] += scrape - since
+            since = scrape
         now[k] = fact.throttle if fact is not None else None
     readings[tuple(now)] += last + 1 - since
     told = held = 0

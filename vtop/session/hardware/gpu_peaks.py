@@ -1,7 +1,7 @@
-"""What cards can do at most: dense bf16 FLOP/s on their tensor cores, and bytes/s of their memory, by NVML's name.
+"""What GPUs can do at most: dense bf16 FLOP/s on their tensor cores, and bytes/s of their memory, by NVML's name.
 
 From NVIDIA's data sheets and architecture white papers, at the boost clock, without sparsity (where only the figure
-with sparsity is printed: half of it), accumulating in fp32 where two are given. V100 and T4 have no bf16: fp16. A card
+with sparsity is printed: half of it), accumulating in fp32 where two are given. V100 and T4 have no bf16: fp16. A GPU
 that is not here is not known, and neither is a slice of one (MIG).
 """
 
@@ -17,7 +17,7 @@ class Peak:
 
 
 # name as NVML gives it, without the makers' words -> TFLOP/s, GB/s
-_CARDS: dict[str, tuple[float, float]] = {
+_DEVICES: dict[str, tuple[float, float]] = {
     "B200": (2250.0, 8000.0),
     "GH200 480GB": (989.4, 4000.0),
     "H200": (989.4, 4800.0),
@@ -60,8 +60,8 @@ _WORDS = ("NVIDIA ", "Tesla ", "GeForce ")
 
 
 def peak(name: str | None) -> Peak | None:
-    """None for a card whose peaks are not known."""
+    """None for a GPU whose peaks are not known."""
     for word in _WORDS:
         name = name.removeprefix(word) if name is not None else None
-    found = _CARDS.get(name or "")
+    found = _DEVICES.get(name or "")
     return Peak(found[0] * 1e12, found[1] * 1e9) if found is not None else None

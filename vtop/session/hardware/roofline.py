@@ -1,4 +1,4 @@
-"""The arithmetic of the engine against what the card can do: MFU, bandwidth, arithmetic intensity.
+"""The arithmetic of the engine against what the GPU can do: MFU, bandwidth, arithmetic intensity.
 
 The counters of --enable-mfu-metrics are computed by vLLM from the tokens of every step that it executed, recomputed and
 wasted ones included, and are per GPU; each engine has its own. So over the window
@@ -10,7 +10,7 @@ wasted ones included, and are per GPU; each engine has its own. So over the wind
 
 Idle time counts. Attention is counted as a full rectangle, so a step of pure prefill may look better than it is;
 weights are read once a step; caches on the chip are not known: both are models, not measurements. A peak is known where
-all cards in use by the server (else all of this host) bear one name that is known, and the server runs here.
+all GPUs in use by the server (else all of this host) bear one name that is known, and the server runs here.
 Source: vLLM v1/metrics/perf.py. FLOP, bytes, seconds.
 """
 
@@ -19,21 +19,21 @@ from __future__ import annotations
 from vtop.metrics.vllm import Quantity
 from vtop.session.frame.gpus import Gpus, Roofline
 from vtop.session.hardware.gpu_peaks import peak
-from vtop.session.history.window import Stretch, Window
+from vtop.session.history.window import ScrapeRange, Window
 
 
 def roofline(window: Window, gpus: Gpus) -> Roofline:
     flops = _per_gpu(window, (Quantity.FLOPS,))
     moved = _per_gpu(window, (Quantity.READ_BYTES, Quantity.WRITE_BYTES))
-    card = _card(gpus)
-    most = peak(card)
+    device = _device(gpus)
+    most = peak(device)
     return Roofline(
         flops_per_s=flops,
         bytes_per_s=moved,
         intensity=flops / moved if flops is not None and moved else None,
         mfu_ratio=flops / most.flops_per_s if flops is not None and most is not None else None,
         bandwidth_ratio=moved / most.bytes_per_s if moved is not None and most is not None else None,
-        card=card,
+        gpu=device,
         peak_flops_per_s=most.flops_per_s if most is not None else None,
         peak_bytes_per_s=most.bytes_per_s if most is not None else None,
     )
@@ -42,7 +42,7 @@ def roofline(window: Window, gpus: Gpus) -> Roofline:
 def _per_gpu(window: Window, quantities: tuple[Quantity, ...]) -> float | None:
     """Growth per second of one GPU; None where the server counts nothing."""
     rate, engines = 0.0, 0
-    for one in window.stretches:
+    for one in window.ranges:
         grown = [_grown(one, quantity) for quantity in quantities]
         known = [value for value in grown if value is not None]
         if not one.silent and len(known) == len(grown) and (seconds := one.counted_s) > 0:
@@ -51,14 +51,14 @@ def _per_gpu(window: Window, quantities: tuple[Quantity, ...]) -> float | None:
     return rate / engines if engines else None
 
 
-def _grown(one: Stretch, quantity: Quantity) -> float | None:
+def _grown(one: ScrapeRange, quantity: Quantity) -> float | None:
     """None also where the counter never left 0: the flag is off."""
     track = one.server.total(quantity)
     return track.grown(one.first, one.last) if track is not None and track.at(one.last) else None
 
 
-def _card(gpus: Gpus) -> str | None:
+def _device(gpus: Gpus) -> str | None:
     if not gpus.local:
         return None
-    names = {card.name for card in ([card for card in gpus.cards if card.serving] or gpus.cards)}
+    names = {device.name for device in ([device for device in gpus.devices if device.serving] or gpus.devices)}
     return names.pop() if len(names) == 1 else None

@@ -33,7 +33,7 @@ NUMBERS = (
 _numbers_of = attrgetter(*NUMBERS)
 
 
-class Card:
+class DeviceHistory:
     """One GPU over the readings of its host."""
 
     def __init__(self, reading: GpuReading) -> None:
@@ -50,7 +50,7 @@ class Card:
     def put(self, number: int, reading: GpuReading) -> None:
         values = _numbers_of(reading)
         for track, value in compress(zip(self._tracks, values, strict=True), map(ne, values, self._latest)):
-            track.page.append(number)
+            track.scrape.append(number)
             track.value.append(math.nan if value is None else value)
         self._latest = values
         if reading.energy_j is not None:
@@ -76,15 +76,15 @@ class Card:
         return end - begin if begin is not None and end is not None and not fell else None
 
 
-class CardHistory:
-    """All readings of the host's cards so far."""
+class GpuHistory:
+    """All readings of the host's GPUs so far."""
 
     def __init__(self, interval_s: float) -> None:
         self.patience_s = GAP_INTERVALS * interval_s  # an older reading holds no longer
         self.t = array("d")
         self.at_s = array("d")
-        self.cards: dict[str, Card] = {}
-        # of the cards in use by a watched server where NVML tells, else of all
+        self.devices: dict[str, DeviceHistory] = {}
+        # of the GPUs in use by a watched server where NVML tells, else of all
         self.power_w = Track()
         self.power_limit_w = Track()
         self.sm_mhz = Track()  # the fastest
@@ -98,15 +98,15 @@ class CardHistory:
         self.t.append(event.t)
         self.at_s.append(max(event.at_s, self.at_s[-1]) if number else event.at_s)
         for reading in event.gpus:
-            card = self.cards.get(reading.uuid)
-            if card is None:
-                card = self.cards[reading.uuid] = Card(reading)
-            card.put(number, reading)
-        if len(event.gpus) < len(self.cards):
+            device = self.devices.get(reading.uuid)
+            if device is None:
+                device = self.devices[reading.uuid] = DeviceHistory(reading)
+            device.put(number, reading)
+        if len(event.gpus) < len(self.devices):
             present = {reading.uuid for reading in event.gpus}
-            for uuid, card in self.cards.items():
+            for uuid, device in self.devices.items():
                 if uuid not in present:
-                    card.put_absent(number)
+                    device.put_absent(number)
         serving = next((one for one in event.gpus if one.serving), None)
         self._serving.put(number, (serving.name, serving.mem_total_bytes) if serving is not None else None)
         counted = counted_of(event.gpus)
@@ -130,11 +130,11 @@ class CardHistory:
         return bisect_right(self.t, now_s)
 
     def served(self, begin_s: float, now_s: float) -> tuple[str | None, int | None] | None:
-        """Name and memory of a card that a watched server was last seen to use since an instant: for as long as a
-        process lives it stays on its card, and who uses one cannot always be told."""
+        """Name and memory of a GPU that a watched server was last seen to use since an instant: for as long as a
+        process lives it stays on its GPU, and who uses one cannot always be told."""
         last = self.visible(now_s) - 1
         first = bisect_left(self.at_s, begin_s, 0, last + 1)
-        seen = [card for _, card in self._serving.over(first, last) if card is not None] if first <= last else []
+        seen = [device for _, device in self._serving.over(first, last) if device is not None] if first <= last else []
         return seen[-1] if seen else None
 
     def part(self, now_s: float, window_s: float, *, local: bool) -> Gpus:
@@ -146,39 +146,41 @@ class CardHistory:
             return Gpus((), note, local, None, None, 0, None)
         age_s = now_s - self.at_s[last]
         first = min(bisect_left(self.at_s, self.at_s[last] - window_s - 1e-9, 0, last + 1), last)
-        present = [card for card in self.cards.values() if card.facts.at(last) is not None]
+        present = [device for device in self.devices.values() if device.facts.at(last) is not None]
         return Gpus(
-            cards=tuple(_card(card, first, last, age_s) for card in sorted(present, key=lambda card: card.index)),
+            devices=tuple(
+                _device(device, first, last, age_s) for device in sorted(present, key=lambda device: device.index)
+            ),
             note=note if noted_t > self.t[last] else None,
             local=local,
             power_w=self.power_w.at(last),
             power_limit_w=self.power_limit_w.at(last),
-            counted=len(counted_of([fact for card in present if (fact := card.facts.at(last)) is not None])),
+            counted=len(counted_of([fact for device in present if (fact := device.facts.at(last)) is not None])),
             age_s=age_s,
         )
 
 
 def counted_of(readings: Sequence[GpuReading]) -> Sequence[GpuReading]:
-    """The cards in use by a watched server where NVML tells, else all of the host."""
+    """The GPUs in use by a watched server where NVML tells, else all of the host."""
     return [reading for reading in readings if reading.serving] or readings
 
 
-def _card(card: Card, first: int, last: int, age_s: float) -> GpuPart:
-    fact = card.facts.at(last)
+def _device(device: DeviceHistory, first: int, last: int, age_s: float) -> GpuPart:
+    fact = device.facts.at(last)
     assert fact is not None
-    now = {name: track.at(last) for name, track in card.numbers.items()}
+    now = {name: track.at(last) for name, track in device.numbers.items()}
     used, total = now["mem_used_bytes"], now["mem_total_bytes"]
-    energy_j = card.numbers["energy_j"].grown(first, last)
+    energy_j = device.numbers["energy_j"].grown(first, last)
     return GpuPart(
-        index=card.index,
-        uuid=card.uuid,
+        index=device.index,
+        uuid=device.uuid,
         name=fact.name,
         serving=fact.serving,
         lost=fact.lost,
         util_ratio=now["util_ratio"],
         mem_used_bytes=int(used) if used is not None else None,
         mem_total_bytes=int(total) if total is not None else None,
-        power=gauge(now["power_w"], card.numbers["power_w"].each(first, last)),
+        power=gauge(now["power_w"], device.numbers["power_w"].each(first, last)),
         power_kind=fact.power_kind,
         power_limit_w=now["power_limit_w"],
         energy_j=energy_j if energy_j is not None and energy_j >= 0 else None,  # it fell: the driver was loaded anew
@@ -189,7 +191,7 @@ def _card(card: Card, first: int, last: int, age_s: float) -> GpuPart:
         mem_max_mhz=now["mem_max_mhz"],
         throttle=fact.throttle,
         age_s=age_s,
-        temp_high_c=card.numbers["temp_c"].high(first, last),
+        temp_high_c=device.numbers["temp_c"].high(first, last),
     )
 
 

@@ -1,7 +1,7 @@
 """The series of one quantity, taken together: over engines, API servers, old and new names, and restarts.
 
 A counter goes on over a restart: what was counted before stays counted, also of a series that is gone, so a total never
-falls. Of two names for one quantity the better known one on the page is read.
+falls. Of two names for one quantity the better known one on the scrape is read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Cell:
         self.owner = owner
         self.counter = group.kind is Kind.COUNTER
         self.raw = math.nan  # as last seen
-        self.known = False  # on the latest page
+        self.known = False  # on the latest scrape
         self.before = 0.0
 
     @property
@@ -43,11 +43,11 @@ class Cell:
 class Group:
     """The series of one quantity (and part), and the tracks of their total and of each engine."""
 
-    __slots__ = ("_cells", "_offset", "_page", "_rank", "_total_now", "engines", "kind", "only", "progress", "total")
+    __slots__ = ("_cells", "_offset", "_rank", "_scrape", "_total_now", "engines", "kind", "only", "progress", "total")
 
-    def __init__(self, kind: Kind, page: int, *, progress: bool, per_engine: bool, began: float | None) -> None:
+    def __init__(self, kind: Kind, scrape: int, *, progress: bool, per_engine: bool, began: float | None) -> None:
         self.kind = kind
-        self._page = page  # on which it appeared
+        self._scrape = scrape  # on which it appeared
         self.progress = progress  # a change of it shows that the engine took a step
         self.total = Track(began)
         self.engines: dict[str, Track] | None = {} if per_engine else None
@@ -57,7 +57,7 @@ class Group:
         self._offset = 0.0
         self._total_now = math.nan
 
-    def add(self, owner: str, rank: int, page: int) -> Cell:
+    def add(self, owner: str, rank: int, scrape: int) -> Cell:
         cell = Cell(self, owner)
         only = self.only
         self.only, self._rank = (None, self._rank) if self._cells else (cell, rank)
@@ -70,20 +70,20 @@ class Group:
         elif only is not None:
             self.engines[only.owner] = self.total.copy()
         if owner not in self.engines:
-            self.engines[owner] = Track(0.0 if page > self._page else self.total.began)
+            self.engines[owner] = Track(0.0 if scrape > self._scrape else self.total.began)
         return cell
 
-    def close(self, page: int) -> bool:
-        """Put the values of a page, once all its numbers are in. True when the total changed."""
+    def close(self, scrape: int) -> bool:
+        """Put the values of a scrape, once all its numbers are in. True when the total changed."""
         only = self.only
         if only is None:
-            return self.total.put(page, self._together(page))
+            return self.total.put(scrape, self._together(scrape))
         if not only.known:
-            return self.total.put(page, math.nan)
+            return self.total.put(scrape, math.nan)
         self._total_now = value = only.raw + only.before
-        return self.total.put(page, value)
+        return self.total.put(scrape, value)
 
-    def _together(self, page: int) -> float:
+    def _together(self, scrape: int) -> float:
         rank = next((rank for rank, cells in self._cells.items() if any(cell.known for cell in cells)), None)
         cells = self._cells[rank] if rank is not None else []
         by_engine: dict[str, list[Cell]] = {engine: [] for engine in self.engines or ()}
@@ -92,7 +92,7 @@ class Group:
         values = {engine: self._of_one_engine(mine) for engine, mine in by_engine.items()}
         if self.engines is not None:
             for engine, value in values.items():
-                self.engines[engine].put(page, value)
+                self.engines[engine].put(scrape, value)
         known = [value for value in values.values() if value == value]
         if not known:
             return math.nan
@@ -180,12 +180,12 @@ class HistogramGroup:
                     cell.n_before = ()
         self.le = le
 
-    def close(self, page: int) -> None:
-        """Put the counts of a page, once all its numbers are in."""
+    def close(self, scrape: int) -> None:
+        """Put the counts of a scrape, once all its numbers are in."""
         only = self.only
         if only is not None and not only.count_before and only.raw is not None:
             raw = only.raw
-            self.total.put(page, self.le, math.nan if raw.sum is None else raw.sum, raw.count, raw.n)
+            self.total.put(scrape, self.le, math.nan if raw.sum is None else raw.sum, raw.count, raw.n)
             return
         rank = next((rank for rank, cells in self._cells.items() if any(cell.known for cell in cells)), None)
         if rank is None:
@@ -193,7 +193,7 @@ class HistogramGroup:
         total, count, n = _summed(self._cells[rank])
         if rank != self._rank:  # another name: it goes on from where the one before stood
             self._more, self._rank = self.total.ahead_of(total, count, n), rank
-        self.total.put(page, self.le, total + self._more[0], count + self._more[1], _added(n, self._more[2]))
+        self.total.put(scrape, self.le, total + self._more[0], count + self._more[1], _added(n, self._more[2]))
 
 
 def _summed(cells: Sequence[HistogramCell]) -> _Sums:

@@ -1,8 +1,8 @@
-"""How well a stretch was watched: how far apart its pages lie, against what was asked for, and what is missing.
+"""How well a stretch was watched: how far apart its scrapes lie, against what was asked for, and what is missing.
 
-The interval is from one page being asked for to the next; its error is how far that is from the interval asked for.
-Pages on either side of a gap (an outage, a restart, a page too late) are not an interval: the gap is counted instead.
-Percentiles are by nearest rank. Seconds.
+The interval is from one scrape being asked for to the next; its error is how far that is from the interval asked for.
+Scrapes on either side of a gap (an outage, a restart, a scrape too late) are not an interval: the gap is counted
+instead. Percentiles are by nearest rank. Seconds.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from vtop.session.history.server import ServerHistory
 @dataclass(frozen=True, slots=True, eq=False)
 class Sampling:
     server: int
-    pages: int
-    seconds: float  # from the first of these pages to the last
+    scrapes: int
+    seconds: float  # from the first of these scrapes to the last
     interval_s: float  # asked for
     apart_p50_s: float | None
     apart_p99_s: float | None
@@ -32,11 +32,11 @@ class Sampling:
     gap_s: float
     outages: int
     restarts: int
-    bad_lines: int  # pages with lines that were not understood
+    bad_lines: int  # scrapes with lines that were not understood
 
 
 def sampling(servers: Sequence[ServerHistory], begin_s: float, end_s: float) -> tuple[Sampling, ...]:
-    """Of each server with a page between two instants, both included."""
+    """Of each server with a scrape between two instants, both included."""
     found = (_of(number, server, begin_s, end_s) for number, server in enumerate(servers))
     return tuple(one for one in found if one is not None)
 
@@ -53,7 +53,7 @@ def _of(number: int, server: ServerHistory, begin_s: float, end_s: float) -> Sam
     took = sorted(server.took_s[first : last + 1])
     return Sampling(
         server=number,
-        pages=last - first + 1,
+        scrapes=last - first + 1,
         seconds=at_s[-1] - at_s[0],
         interval_s=server.interval_s,
         apart_p50_s=_rank(apart, 0.5),
@@ -65,8 +65,8 @@ def _of(number: int, server: ServerHistory, begin_s: float, end_s: float) -> Sam
         gaps=gaps,
         gap_s=sum(stop - start for start, stop in gaps),
         outages=sum(begin_s <= t <= end_s for t in server.broken_t),
-        restarts=sum(first < page <= last for page in server.restarts),
-        bad_lines=sum(1 for page in range(first, last + 1) if server.bad_lines.at(page)),
+        restarts=sum(first < scrape <= last for scrape in server.restarts),
+        bad_lines=sum(1 for scrape in range(first, last + 1) if server.bad_lines.at(scrape)),
     )
 
 

@@ -1,6 +1,6 @@
-"""What is known of one server: its pages, and over them every quantity that vtop reads.
+"""What is known of one server: its scrapes, and over them every quantity that vtop reads.
 
-Counters go on over a restart: what was counted before stays counted, so a difference between two pages is never
+Counters go on over a restart: what was counted before stays counted, so a difference between two scrapes is never
 negative.
 """
 
@@ -17,7 +17,7 @@ from vtop.recording import Identity, Outage, Scrape, Target
 from vtop.session.history.quantities import Cell, Group, HistogramCell, HistogramGroup
 from vtop.session.history.tracks import FactTrack, HistogramTrack, Track
 
-GAP_INTERVALS = 2.5  # two pages further apart than this many intervals have a gap between them
+GAP_INTERVALS = 2.5  # two scrapes further apart than this many intervals have a gap between them
 
 _PER_ENGINE = frozenset(
     {Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED, Quantity.GENERATION_TOKENS}
@@ -28,36 +28,36 @@ PERCENTILES = frozenset(
     {Quantity.TTFT, Quantity.ITL, Quantity.TPOT, Quantity.QUEUE, Quantity.PREFILL, Quantity.DECODE, Quantity.E2E}
     | {Quantity.REQUEST_PREEMPTIONS}
 )
-# these are in the recording, with a meaning, and in no frame: following them would cost every page for nothing
+# these are in the recording, with a meaning, and in no frame: following them would cost every scrape for nothing
 _IN_NO_FRAME = frozenset({Quantity.HTTP_DURATION, Quantity.LORA, Quantity.SPEC_DRAFTS})
 _NOT_THE_ENGINE = frozenset({Quantity.REJECTED, Quantity.PROCESS_CPU})
 
 
 class ServerHistory:
-    """One server's pages so far. Times are seconds of the session."""
+    """One server's scrapes so far. Times are seconds of the session."""
 
     def __init__(self, target: Target, interval_s: float) -> None:
         self.target = target
         self.interval_s = interval_s
-        self.t = array("d")  # when the line was written: from then on the page may be seen
+        self.t = array("d")  # when the line was written: from then on the scrape may be seen
         self.at_s = array("d")
         self.took_s = array("d")
         self.bytes = array("L")
         self.health: FactTrack[int | None] = FactTrack()
         self.bad_lines = Track()
         self.labels: dict[Quantity, FactTrack[tuple[str, ...]]] = {}  # series of Kind.INFO
-        self.restarts: list[int] = []  # pages that are the first after a restart
-        self.gaps: list[tuple[float, float]] = []  # (from, to): no page, or a restart, in between
-        self.progress = array("I")  # pages that show that the engine took a step
+        self.restarts: list[int] = []  # scrapes that are the first after a restart
+        self.gaps: list[tuple[float, float]] = []  # (from, to): no scrape, or a restart, in between
+        self.progress = array("I")  # scrapes that show that the engine took a step
         self.outages: list[Outage] = []
-        self.broken_t = array("d")  # when each stretch without a page began
+        self.broken_t = array("d")  # when each stretch without a scrape began
         self.identities: list[Identity] = []
         self.finished: list[Track] = []  # one for each reason
         self._cells: dict[str, Cell | None] = {}  # by series; None: vtop does not read it
         self._histogram_cells: dict[str, HistogramCell | None] = {}
         self._groups: dict[tuple[Quantity, str], Group] = {}
         self._histogram_groups: dict[tuple[Quantity, str], HistogramGroup] = {}
-        self.broken_since_s: float | None = None  # set while no page can be had
+        self.broken_since_s: float | None = None  # set while no scrape can be had
         self.model: FactTrack[str | None] = FactTrack()
         self._vllm: FactTrack[bool] = FactTrack()
 
@@ -70,33 +70,33 @@ class ServerHistory:
             self.broken_t.append(outage.t)
 
     def apply_scrape(self, scrape: Scrape) -> bool:
-        """Take in a page; True when the server, or a part of it, restarted since the page before."""
-        page = len(self.t)
-        restarted = self._restarted(scrape) if scrape.full and page else set()
-        at_s = max(scrape.at_s, self.at_s[-1]) if page else scrape.at_s  # a hand may have joined two recordings
+        """Take in a scrape; True when the server, or a part of it, restarted since the scrape before."""
+        index = len(self.t)
+        restarted = self._restarted(scrape) if scrape.full and index else set()
+        at_s = max(scrape.at_s, self.at_s[-1]) if index else scrape.at_s  # a hand may have joined two recordings
         self._note_gap(at_s, bool(restarted))
         self.t.append(scrape.t)
         self.at_s.append(at_s)
         self.took_s.append(scrape.took_s)
         self.bytes.append(scrape.bytes)
-        self.health.put(page, scrape.health)
-        self.bad_lines.put(page, scrape.bad_lines)
+        self.health.put(index, scrape.health)
+        self.bad_lines.put(index, scrape.bad_lines)
         if restarted:
-            self.restarts.append(page)
+            self.restarts.append(index)
             self._carry(restarted)
         touched: set[Group] = set()
         stepped = False
         if scrape.full:
             touched |= self._forget_missing(scrape)
-            self._read_labels(scrape, page)
-            self.model.put(page, scrape.model)
-            self._vllm.put(page, any(vllm.family(series) for series in (*scrape.values, *scrape.hists)))
+            self._read_labels(scrape, index)
+            self.model.put(index, scrape.model)
+            self._vllm.put(index, any(vllm.family(series) for series in (*scrape.values, *scrape.hists)))
         cells = self._cells
         for series, value in scrape.values.items():
             try:
                 cell = cells[series]
             except KeyError:
-                cell = cells[series] = self._new_cell(series, page)
+                cell = cells[series] = self._new_cell(series, index)
             if cell is None:
                 continue
             if value is None:
@@ -109,16 +109,16 @@ class ServerHistory:
             group = cell.group
             if group.only is not cell:
                 touched.add(group)
-            elif group.close(page) and group.progress:
+            elif group.close(index) and group.progress:
                 stepped = True
         for group in touched:
-            if group.close(page) and group.progress:
+            if group.close(index) and group.progress:
                 stepped = True
-        if self._apply_histograms(scrape, page) or stepped:
-            self.progress.append(page)
+        if self._apply_histograms(scrape, index) or stepped:
+            self.progress.append(index)
         return bool(restarted)
 
-    def _apply_histograms(self, scrape: Scrape, page: int) -> bool:
+    def _apply_histograms(self, scrape: Scrape, index: int) -> bool:
         touched: set[HistogramGroup] = set()
         stepped = False
         cells = self._histogram_cells
@@ -126,7 +126,7 @@ class ServerHistory:
             try:
                 cell = cells[series]
             except KeyError:
-                cell = cells[series] = self._new_histogram(series, page)
+                cell = cells[series] = self._new_histogram(series, index)
             if cell is None:
                 continue
             group = cell.group
@@ -135,11 +135,11 @@ class ServerHistory:
             if cell.put(counts, full=scrape.full) and group.progress:
                 stepped = True
             if group.only is cell:
-                group.close(page)
+                group.close(index)
             else:
                 touched.add(group)
         for group in touched:
-            group.close(page)
+            group.close(index)
         return stepped
 
     def _restarted(self, scrape: Scrape) -> set[str]:
@@ -180,11 +180,12 @@ class ServerHistory:
         return touched
 
     def down_s(self, first: int, last: int) -> float:
-        """Seconds between two pages in which it was down and came back anew: what was done in them no counter kept."""
+        """Seconds between two scrapes in which it was down and came back anew: what was done in them no counter
+        kept."""
         lost = 0.0
-        for page in self.restarts[bisect_right(self.restarts, first) : bisect_right(self.restarts, last)]:
-            passed_s = self.at_s[page] - self.at_s[page - 1]
-            lost += passed_s if passed_s > self.patience_s(page - 1) else 0.0
+        for index in self.restarts[bisect_right(self.restarts, first) : bisect_right(self.restarts, last)]:
+            passed_s = self.at_s[index] - self.at_s[index - 1]
+            lost += passed_s if passed_s > self.patience_s(index - 1) else 0.0
         return lost
 
     def _note_gap(self, at_s: float, restarted: bool) -> None:
@@ -198,13 +199,13 @@ class ServerHistory:
             self.gaps.append((before, at_s))
 
     def _usual_s(self, last: int) -> float:
-        """How far apart pages lie, as of page last: the interval asked for, or longer where the server is slow."""
+        """How far apart scrapes lie, as of scrape last: the interval asked for, or longer where the server is slow."""
         at_s = self.at_s[last]
         place = bisect_left(self.gaps, at_s, key=lambda gap: gap[1])
         after_gap = place < len(self.gaps) and self.gaps[place][1] == at_s
         return self.interval_s if last == 0 or after_gap else max(self.interval_s, at_s - self.at_s[last - 1])
 
-    def _new_cell(self, series: str, page: int) -> Cell | None:
+    def _new_cell(self, series: str, index: int) -> Cell | None:
         meaning = vllm.meaning(series)
         if meaning is None or meaning.kind in (Kind.INFO, Kind.HISTOGRAM) or meaning.quantity in _IN_NO_FRAME:
             return None
@@ -213,16 +214,16 @@ class ServerHistory:
             counter = meaning.kind is Kind.COUNTER
             self._groups[key] = Group(
                 meaning.kind,
-                page,
+                index,
                 progress=counter and meaning.quantity not in _NOT_THE_ENGINE,
                 per_engine=meaning.quantity in _PER_ENGINE,
-                began=0.0 if counter and self._was_vllm(page) else None,
+                began=0.0 if counter and self._was_vllm(index) else None,
             )
             if meaning.quantity is Quantity.FINISHED:
                 self.finished.append(self._groups[key].total)
-        return self._groups[key].add(meaning.engine, meaning.rank, page)
+        return self._groups[key].add(meaning.engine, meaning.rank, index)
 
-    def _new_histogram(self, series: str, page: int) -> HistogramCell | None:
+    def _new_histogram(self, series: str, index: int) -> HistogramCell | None:
         meaning = vllm.meaning(series)
         if meaning is None or meaning.kind is not Kind.HISTOGRAM or meaning.quantity in _IN_NO_FRAME:
             return None
@@ -230,32 +231,32 @@ class ServerHistory:
         if key not in self._histogram_groups:
             self._histogram_groups[key] = HistogramGroup(
                 progress=meaning.quantity not in _NOT_THE_ENGINE,
-                began=self._was_vllm(page),
+                began=self._was_vllm(index),
                 split=meaning.quantity in PERCENTILES,
             )
         return self._histogram_groups[key].add(meaning.engine, meaning.rank)
 
-    def _was_vllm(self, page: int) -> bool:
-        """Whether the page before was vLLM's, and whole: then a counter that it lacked stood at 0."""
-        return page > 0 and self.is_vllm(page - 1) and not self.bad_lines.at(page - 1)
+    def _was_vllm(self, index: int) -> bool:
+        """Whether the scrape before was vLLM's, and whole: then a counter that it lacked stood at 0."""
+        return index > 0 and self.is_vllm(index - 1) and not self.bad_lines.at(index - 1)
 
-    def _read_labels(self, scrape: Scrape, page: int) -> None:
+    def _read_labels(self, scrape: Scrape, index: int) -> None:
         found: dict[Quantity, list[str]] = {}
         for series in scrape.values:
             meaning = vllm.meaning(series) if series.partition("{")[0].endswith("_info") else None
             if meaning is not None:
                 found.setdefault(meaning.quantity, []).append(series)
         for quantity in {*found, *self.labels}:
-            self.labels.setdefault(quantity, FactTrack()).put(page, tuple(found.get(quantity, ())))
+            self.labels.setdefault(quantity, FactTrack()).put(index, tuple(found.get(quantity, ())))
 
-    # --- questions: each names the last page it may look at --------------------------------------------------------
+    # --- questions: each names the last scrape it may look at --------------------------------------------------------
 
     def visible(self, now_s: float) -> int:
-        """How many pages had been written by an instant."""
+        """How many scrapes had been written by an instant."""
         return bisect_right(self.t, now_s)
 
     def patience_s(self, last: int) -> float:
-        """How old page last may become before the server counts as silent."""
+        """How old scrape last may become before the server counts as silent."""
         return GAP_INTERVALS * self._usual_s(last) + self.took_s[last]
 
     def total(self, quantity: Quantity, part: str = "") -> Track | None:
@@ -266,13 +267,13 @@ class ServerHistory:
         return [part for known, part in self._groups if known is quantity]
 
     def engines(self, quantity: Quantity, last: int) -> dict[str, Track]:
-        """The engines that page last tells of."""
+        """The engines that scrape last tells of."""
         group = self._groups.get((quantity, ""))
         engines = group.engines or {} if group is not None else {}
         return {engine: track for engine, track in engines.items() if track.at(last) is not None}
 
     def engine_tracks(self, quantity: Quantity, part: str = "") -> Mapping[str, Track]:
-        """Every engine that ever told of a quantity, whatever its latest page says."""
+        """Every engine that ever told of a quantity, whatever its latest scrape says."""
         group = self._groups.get((quantity, part))
         return group.engines or {} if group is not None else {}
 
@@ -281,7 +282,7 @@ class ServerHistory:
         return group.total if group is not None else None
 
     def is_vllm(self, last: int) -> bool:
-        """Whether the page had any of vLLM's own series. Gauges may lack: with several API servers they appear with
+        """Whether the scrape had any of vLLM's own series. Gauges may lack: with several API servers they appear with
         the first engine step."""
         return bool(self._vllm.at(last))
 
@@ -289,7 +290,7 @@ class ServerHistory:
         return bisect_right(self.outages, now_s, key=lambda outage: outage.t)
 
     def began_s(self, now_s: float, unix_s: float) -> float:
-        """When the process of the latest page began, at the earliest; unix_s: the wall clock at second 0."""
+        """When the process of the latest scrape began, at the earliest; unix_s: the wall clock at second 0."""
         last = self.visible(now_s) - 1
         restart = bisect_right(self.restarts, last) - 1
         before_s = self.at_s[self.restarts[restart] - 1] if restart >= 0 else -math.inf
@@ -302,7 +303,7 @@ class ServerHistory:
         return self.identities[place] if place >= 0 else None
 
     def models(self, last: int) -> tuple[str, ...]:
-        """The model that the page itself names."""
+        """The model that the scrape itself names."""
         model = self.model.at(last) if last >= 0 else None
         return (model,) if model else ()
 

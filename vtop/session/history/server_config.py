@@ -1,10 +1,10 @@
 """What a server was started with: the flags of its command on record, and vLLM's own defaults of two that it lacks.
 
-The seats (max_num_seqs) and the token budget of a step (max_num_batched_tokens) are on no page. Where the command does
-not name them, vLLM's rule tells them from the card's memory; it is applied only for the versions that it was read in,
-and where nothing else could set them: no file of further flags, a card of the server on record.
+max_num_seqs and the token budget of a step (max_num_batched_tokens) are on no scrape. Where the command does
+not name them, vLLM's rule tells them from the GPU's memory; it is applied only for the versions that it was read in,
+and where nothing else could set them: no file of further flags, a GPU of the server on record.
 Source: vLLM engine/arg_utils.py (get_batch_defaults, _set_default_max_num_seqs_and_batched_tokens_args), the same in
-0.26 and 0.32 but for cards of 160 GiB and more.
+0.26 and 0.32 but for GPUs of 160 GiB and more.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ BUDGET: Final = "max-num-batched-tokens"
 SIMULATED: Final = ("vtop simulate", 128, 8192)  # its defaults
 READ_IN: Final = ((0, 26), (0, 32))  # the first and the last version with this rule
 
-_LARGE, _LARGEST = 70 * 2**30, 160 * 2**30  # bytes of a card, from which on defaults are larger
+_LARGE, _LARGEST = 70 * 2**30, 160 * 2**30  # bytes of a GPU, from which on defaults are larger
 _FILE: Final = "config"  # the command names a file of further flags
 
 
-def started_with(identity: Identity | None, card: str | None, memory_bytes: float | None) -> StartedWith | None:
-    """What an identity says. card, memory_bytes: of the cards that the server uses, None where not known."""
+def started_with(identity: Identity | None, device: str | None, memory_bytes: float | None) -> StartedWith | None:
+    """What an identity says. GPU, memory_bytes: of the GPUs that the server uses, None where not known."""
     if identity is None or identity.flags is None:
         return None
     flags = identity.flags
     seqs, budget = _whole(flags.get(SEQS)), _whole(flags.get(BUDGET))
-    usual_seqs, usual_budget = _defaults(identity, flags, card, memory_bytes)
-    if budget is None and usual_budget is not None and (seats := seqs or usual_seqs) is not None:
-        budget = _bounded(usual_budget, seats, flags, identity.max_model_len)
+    usual_seqs, usual_budget = _defaults(identity, flags, device, memory_bytes)
+    if budget is None and usual_budget is not None and (limit := seqs or usual_seqs) is not None:
+        budget = _bounded(usual_budget, limit, flags, identity.max_model_len)
     if seqs is None and usual_seqs is not None and budget is not None:
         seqs = min(usual_seqs, budget)
     return StartedWith(
@@ -63,7 +63,9 @@ def changed(before: Identity, now: Identity) -> tuple[str, ...]:
     return tuple(said)
 
 
-def seats(server: ServerHistory, begin_s: float, now_s: float, started: StartedWith | None, engines: int) -> int | None:
+def max_num_seqs(
+    server: ServerHistory, begin_s: float, now_s: float, started: StartedWith | None, engines: int
+) -> int | None:
     """How many requests may run at once on all engines of a server; None where it was another number since begin_s."""
     if started is None or started.max_num_seqs is None:
         return None
@@ -84,7 +86,7 @@ def _whole(value: FlagValue | None) -> int | None:
 
 
 def _defaults(
-    identity: Identity, flags: dict[str, FlagValue], card: str | None, memory_bytes: float | None
+    identity: Identity, flags: dict[str, FlagValue], device: str | None, memory_bytes: float | None
 ) -> tuple[int | None, int | None]:
     """max_num_seqs and max_num_batched_tokens of an API server that is told neither."""
     if identity.command == SIMULATED[0]:
@@ -94,7 +96,7 @@ def _defaults(
         return None, None
     if memory_bytes >= _LARGEST and version not in READ_IN:
         return None, None  # it changed somewhere in between
-    large = memory_bytes >= _LARGE and "a100" not in (card or "").lower()
+    large = memory_bytes >= _LARGE and "a100" not in (device or "").lower()
     seqs, budget = (1024, 8192) if large else (256, 2048)
     if memory_bytes >= _LARGEST and version == READ_IN[1]:
         budget = 16384

@@ -1,7 +1,7 @@
 """Numbers over time, kept where they change: the memory of a session.
 
-A track is about the pages of one server (or the readings of one host's cards), numbered from 0. It only grows, and
-every question names the last page that may be looked at, so a session read to its end answers for any earlier
+A track is about the scrapes of one server (or the readings of one host's GPUs), numbered from 0. It only grows, and
+every question names the last scrape that may be looked at, so a session read to its end answers for any earlier
 instant as if the rest had not happened.
 """
 
@@ -21,123 +21,123 @@ T = TypeVar("T")
 
 
 class Track:
-    """One number. Not known (None) until its first page, and where it was missing from a page.
+    """One number. Not known (None) until its first scrape, and where it was missing from a scrape.
 
-    `began` is what it grew from when it appeared on a later page than the first; None when that is not known.
+    `began` is what it grew from when it appeared on a later scrape than the first; None when that is not known.
     """
 
-    __slots__ = ("began", "page", "value")
+    __slots__ = ("began", "scrape", "value")
 
     def __init__(self, began: float | None = None) -> None:
         self.began = began
-        self.page = array("I")
+        self.scrape = array("I")
         self.value = array("d")  # NaN: missing
 
-    def put(self, page: int, value: float) -> bool:
+    def put(self, scrape: int, value: float) -> bool:
         """True when this changed it."""
         values = self.value
         if values and (values[-1] == value or (value != value and values[-1] != values[-1])):
             return False
-        self.page.append(page)
+        self.scrape.append(scrape)
         values.append(value)
         return True
 
     def copy(self) -> Track:
         """One that goes its own way from here on."""
         track = Track(self.began)
-        track.page, track.value = self.page[:], self.value[:]
+        track.scrape, track.value = self.scrape[:], self.value[:]
         return track
 
-    def at(self, page: int) -> float | None:
-        place = bisect_right(self.page, page) - 1
+    def at(self, scrape: int) -> float | None:
+        place = bisect_right(self.scrape, scrape) - 1
         if place < 0:
             return None
         value = self.value[place]
         return value if value == value else None
 
     def base(self, first: int, last: int) -> float | None:
-        """What growth over the pages first to last counts from: the value on page first; where that is missing, what
-        the number began with, or its earliest value from there on."""
+        """What growth over the scrapes first to last counts from: the value on scrape first; where that is missing,
+        what the number began with, or its earliest value from there on."""
         value = self.at(first)
         if value is not None or first > last:
             return value
-        place = max(bisect_right(self.page, first) - 1, 0)
-        if self.began is not None and len(self.page) and first < self.page[0] <= last:
+        place = max(bisect_right(self.scrape, first) - 1, 0)
+        if self.began is not None and len(self.scrape) and first < self.scrape[0] <= last:
             return self.began
-        for at in range(place, bisect_right(self.page, last)):
+        for at in range(place, bisect_right(self.scrape, last)):
             if self.value[at] == self.value[at]:
                 return self.value[at]
         return None
 
     def grown(self, first: int, last: int) -> float | None:
-        """How much a counter grew after page first and up to page last."""
+        """How much a counter grew after scrape first and up to scrape last."""
         end = self.at(last)
         begin = self.base(first, last) if end is not None else None
         return end - begin if end is not None and begin is not None else None
 
     def each(self, first: int, last: int) -> list[float]:
-        """The known values on the pages first to last, one per page."""
+        """The known values on the scrapes first to last, one per scrape."""
         return [value for value in self.every(first, last) if value == value]
 
     def every(self, first: int, last: int) -> list[float]:
-        """The value on each of the pages first to last, NaN where it is not known."""
-        low, high = bisect_right(self.page, first) - 1, bisect_right(self.page, last)
-        if low >= 0 and high - low == last - first + 1:  # another value on every page
+        """The value on each of the scrapes first to last, NaN where it is not known."""
+        low, high = bisect_right(self.scrape, first) - 1, bisect_right(self.scrape, last)
+        if low >= 0 and high - low == last - first + 1:  # another value on every scrape
             return list(self.value[low:high])
-        begins = [first, *self.page[low + 1 : high]]
-        pages = map(sub, [*begins[1:], last + 1], begins)
+        begins = [first, *self.scrape[low + 1 : high]]
+        scrapes = map(sub, [*begins[1:], last + 1], begins)
         values = [self.value[low] if low >= 0 else math.nan, *self.value[low + 1 : high]]
-        return list(chain.from_iterable(map(repeat, values, pages)))
+        return list(chain.from_iterable(map(repeat, values, scrapes)))
 
     def high(self, first: int, last: int) -> float | None:
-        """The highest known value on the pages first to last."""
-        low, high = bisect_right(self.page, first) - 1, bisect_right(self.page, last)
+        """The highest known value on the scrapes first to last."""
+        low, high = bisect_right(self.scrape, first) - 1, bisect_right(self.scrape, last)
         known = [value for value in self.value[max(low, 0) : high] if value == value]
         return max(known, default=None)
 
     def changed_at(self, last: int) -> int | None:
-        """The latest page, up to last, on which it was another than before."""
-        place = bisect_right(self.page, last) - 1
-        return self.page[place] if place >= 0 else None
+        """The latest scrape, up to last, on which it was another than before."""
+        place = bisect_right(self.scrape, last) - 1
+        return self.scrape[place] if place >= 0 else None
 
     def last_rise(self, last: int) -> int | None:
-        """The latest page, up to last, on which a counter was higher than before."""
+        """The latest scrape, up to last, on which a counter was higher than before."""
         above: int | None = None  # an entry that was a rise if the known value before it is lower
-        for place in range(bisect_right(self.page, last) - 1, -1, -1):
+        for place in range(bisect_right(self.scrape, last) - 1, -1, -1):
             value = self.value[place]
             if value != value:
                 continue
             if above is not None and value < self.value[above]:
-                return self.page[above]
+                return self.scrape[above]
             above = place
-        return self.page[above] if above is not None and self.began is not None and self.value[above] else None
+        return self.scrape[above] if above is not None and self.began is not None and self.value[above] else None
 
 
 class HistogramTrack:
     """One histogram, as counted since the session began (a restart of the server goes on where it stood).
 
-    `began`: it appeared on a later page than the first, so it began empty there. `split`: its buckets are kept too,
+    `began`: it appeared on a later scrape than the first, so it began empty there. `split`: its buckets are kept too,
     not only sum and count.
     """
 
-    __slots__ = ("_buckets", "_latest", "_le", "_le_page", "_unknown", "began", "count", "page", "split", "sum")
+    __slots__ = ("_buckets", "_latest", "_le", "_le_scrape", "_unknown", "began", "count", "scrape", "split", "sum")
 
     def __init__(self, began: bool = False, *, split: bool = True) -> None:
         self.began = began
         self.split = split
-        self.page = array("I")
+        self.scrape = array("I")
         self.sum = array("d")
         self.count = array("d")
         self._unknown = array("I")  # places where the sum is not known
-        self._le: list[tuple[float, ...]] = []  # bounds, and from which page on
-        self._le_page = array("I")
+        self._le: list[tuple[float, ...]] = []  # bounds, and from which scrape on
+        self._le_scrape = array("I")
         self._buckets: list[list[Track]] = []  # for each of these, the counts of its buckets
         self._latest: Sequence[int] = ()
 
-    def put(self, page: int, le: tuple[float, ...], sum: float, count: float, n: Sequence[int]) -> None:
+    def put(self, scrape: int, le: tuple[float, ...], sum: float, count: float, n: Sequence[int]) -> None:
         if sum != sum:
-            self._unknown.append(len(self.page))
-        self.page.append(page)
+            self._unknown.append(len(self.scrape))
+        self.scrape.append(scrape)
         self.sum.append(sum)
         self.count.append(count)
         if not self.split:
@@ -145,19 +145,19 @@ class HistogramTrack:
             return
         if not self._le or (self._le[-1] is not le and self._le[-1] != le):
             self._le.append(le)
-            self._le_page.append(page)
+            self._le_scrape.append(scrape)
             self._buckets.append([Track() for _ in range(len(le) + 1)])
             self._latest = [-1] * (len(le) + 1)
         if len(n) != len(self._latest):
-            return  # no page of a server says so; what a hand wrote is not counted
+            return  # no scrape of a server says so; what a hand wrote is not counted
         for bucket, now in compress(zip(self._buckets[-1], n, strict=True), map(ne, n, self._latest)):
-            bucket.page.append(page)
+            bucket.scrape.append(scrape)
             bucket.value.append(now)
         self._latest = n
 
     def ahead_of(self, sum: float, count: float, n: Sequence[int]) -> tuple[float, float, Sequence[int]]:
         """How much more it has counted than these counts; nothing when it is empty."""
-        if not self.page:
+        if not self.scrape:
             return 0.0, 0.0, ()
         more = self.sum[-1] - sum
         same = len(n) == len(self._latest)
@@ -165,15 +165,15 @@ class HistogramTrack:
         return more if more == more else 0.0, self.count[-1] - count, n
 
     def sums(self, first: int, last: int) -> tuple[float, float] | None:
-        """(sum, count) of what was observed after page first and up to page last; the sum NaN when not known.
+        """(sum, count) of what was observed after scrape first and up to scrape last; the sum NaN when not known.
 
         None when there was no such histogram by then.
         """
         return self.sums_between(self.place(first), self.place(last))
 
-    def place(self, page: int) -> int:
-        """Where the counts of a page stand, for `sums_between`; -1 before the first."""
-        return bisect_right(self.page, page) - 1
+    def place(self, scrape: int) -> int:
+        """Where the counts of a scrape stand, for `sums_between`; -1 before the first."""
+        return bisect_right(self.scrape, scrape) - 1
 
     def sums_between(self, low: int, high: int) -> tuple[float, float] | None:
         if high < 0:
@@ -190,12 +190,12 @@ class HistogramTrack:
         return total, self.count[high] - count
 
     def between(self, first: int, last: int) -> Histogram | None:
-        """The histogram of what was observed after page first and up to page last."""
+        """The histogram of what was observed after scrape first and up to scrape last."""
         sums = self.sums(first, last)
-        epoch = bisect_right(self._le_page, last) - 1
+        epoch = bisect_right(self._le_scrape, last) - 1
         if sums is None or epoch < 0:
             return None
-        fresh = epoch > 0 or self.began  # what its buckets held on their first page was observed there
+        fresh = epoch > 0 or self.began  # what its buckets held on their first scrape was observed there
         n = []
         for bucket in self._buckets[epoch]:
             end = bucket.at(last) or 0.0
@@ -209,22 +209,22 @@ class HistogramTrack:
 class FactTrack(Generic[T]):
     """One fact that is not a number: words, a flag, an identity."""
 
-    __slots__ = ("fact", "page")
+    __slots__ = ("fact", "scrape")
 
     def __init__(self) -> None:
-        self.page = array("I")
+        self.scrape = array("I")
         self.fact: list[T] = []
 
-    def put(self, page: int, fact: T) -> None:
+    def put(self, scrape: int, fact: T) -> None:
         if not self.fact or self.fact[-1] != fact:
-            self.page.append(page)
+            self.scrape.append(scrape)
             self.fact.append(fact)
 
-    def at(self, page: int) -> T | None:
-        place = bisect_right(self.page, page) - 1
+    def at(self, scrape: int) -> T | None:
+        place = bisect_right(self.scrape, scrape) - 1
         return self.fact[place] if place >= 0 else None
 
     def over(self, first: int, last: int) -> Iterator[tuple[int, T]]:
-        """The facts that held on the pages first to last, each with the page on which it began."""
-        low, high = max(bisect_right(self.page, first) - 1, 0), bisect_right(self.page, last)
-        return zip(self.page[low:high], self.fact[low:high], strict=True)
+        """The facts that held on the scrapes first to last, each with the scrape on which it began."""
+        low, high = max(bisect_right(self.scrape, first) - 1, 0), bisect_right(self.scrape, last)
+        return zip(self.scrape[low:high], self.fact[low:high], strict=True)

@@ -1,6 +1,6 @@
 """The stretch of session that numbers are about, over all its servers: the arithmetic that every analysis shares.
 
-It ends with each server's latest page and reaches back as far as the window is long. Differences of counters are
+It ends with each server's latest scrape and reaches back as far as the window is long. Differences of counters are
 exact, sums of several servers are sums of their differences, and a mean is a difference of sums over one of counts.
 """
 
@@ -20,8 +20,8 @@ from vtop.session.history.tracks import Track
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """The pages first to last of one server; `silent` when it stopped answering while another went on."""
+class ScrapeRange:
+    """The scrapes first to last of one server; `silent` when it stopped answering while another went on."""
 
     server: ServerHistory
     first: int
@@ -38,8 +38,8 @@ class Stretch:
         return self.seconds - self.server.down_s(self.first, self.last)
 
     @property
-    def pieces(self) -> tuple[Stretch, ...]:
-        """It without its gaps: the runs of pages between outages and restarts."""
+    def pieces(self) -> tuple[ScrapeRange, ...]:
+        """It without its gaps: the runs of scrapes between outages and restarts."""
         at_s, gaps = self.server.at_s, self.server.gaps
         firsts = [self.first]
         for _, stop in gaps[bisect_right(gaps, at_s[self.first], key=lambda gap: gap[1]) :]:
@@ -51,14 +51,14 @@ class Stretch:
             replace(self, first=first, last=last) for first, last in zip(firsts, lasts, strict=True) if last >= first
         )
 
-    def latest(self, seconds: float) -> Stretch:
+    def latest(self, seconds: float) -> ScrapeRange:
         at_s = self.server.at_s
         first = bisect_left(at_s, at_s[self.last] - seconds - 1e-9, self.first, self.last + 1)
         return replace(self, first=min(first, self.last))
 
-    def since(self, changed_s: float) -> Stretch | None:
-        """From an instant on, and since the latest restart: what stood on pages before it is another process's. None
-        where no page is left."""
+    def since(self, changed_s: float) -> ScrapeRange | None:
+        """From an instant on, and since the latest restart: what stood on scrapes before it is another process's. None
+        where no scrape is left."""
         restarts = self.server.restarts
         begun = bisect_right(restarts, self.last)
         first = max(self.first, restarts[begun - 1] if begun else 0)
@@ -66,47 +66,47 @@ class Stretch:
         return replace(self, first=first) if first <= self.last else None
 
     def at_instant(self, track: Track, at_s: float) -> float | None:
-        """The value that held at an instant; None before the first page and once the server had fallen silent."""
-        page = bisect_right(self.server.at_s, at_s, 0, self.last + 1) - 1
-        if page < 0 or at_s - self.server.at_s[page] > self.server.patience_s(page):
+        """The value that held at an instant; None before the first scrape and once the server had fallen silent."""
+        scrape = bisect_right(self.server.at_s, at_s, 0, self.last + 1) - 1
+        if scrape < 0 or at_s - self.server.at_s[scrape] > self.server.patience_s(scrape):
             return None
-        return track.at(page)
+        return track.at(scrape)
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    stretches: tuple[Stretch, ...]
+    ranges: tuple[ScrapeRange, ...]
 
     @property
     def seconds(self) -> float:
         """The longest stretch."""
-        return max((one.seconds for one in self.stretches), default=0.0)
+        return max((one.seconds for one in self.ranges), default=0.0)
 
     @property
     def counted_s(self) -> float:
         """Of the stretch of which most is counted."""
-        return max((one.counted_s for one in self.stretches), default=0.0)
+        return max((one.counted_s for one in self.ranges), default=0.0)
 
     def since(self, changed_s: float) -> Window:
-        """Its pages under one load and of one process: from an instant on, and since each server's latest restart."""
-        later = [one.since(changed_s) for one in self.stretches]
+        """Its scrapes under one load and of one process: from an instant on, and since each server's latest restart."""
+        later = [one.since(changed_s) for one in self.ranges]
         return Window(tuple(one for one in later if one is not None))
 
     def latest(self, seconds: float) -> Window:
         """The end of this window, at most so long."""
-        return Window(tuple(one.latest(seconds) for one in self.stretches))
+        return Window(tuple(one.latest(seconds) for one in self.ranges))
 
     @property
-    def answering(self) -> tuple[Stretch, ...]:
-        return tuple(one for one in self.stretches if not one.silent)
+    def answering(self) -> tuple[ScrapeRange, ...]:
+        return tuple(one for one in self.ranges if not one.silent)
 
     @property
     def instants(self) -> Sequence[float]:
-        """Of the pages of the server with most of them: where `each` looks."""
+        """Of the scrapes of the server with most of them: where `each` looks."""
         main = self._main
         return main.server.at_s[main.first : main.last + 1] if main is not None else ()
 
-    def each(self, one: Stretch, track: Track) -> list[float]:
+    def each(self, one: ScrapeRange, track: Track) -> list[float]:
         """A gauge of one of the servers at each of the instants; NaN where it is not known."""
         if one == self._main:
             return track.every(one.first, one.last)
@@ -115,7 +115,7 @@ class Window:
 
     def each_together(self, quantity: Quantity) -> list[float]:
         """A gauge at each of the instants, added up over the servers of which it is known; NaN where of none."""
-        tracks = [(one, one.server.total(quantity)) for one in self.stretches]
+        tracks = [(one, one.server.total(quantity)) for one in self.ranges]
         rows = [self.each(one, track) for one, track in tracks if track is not None]
         if len(rows) == 1:
             return rows[0]
@@ -123,16 +123,16 @@ class Window:
         return [sum(column) if column else math.nan for column in known] if rows else [math.nan] * len(self.instants)
 
     @property
-    def _main(self) -> Stretch | None:
-        return max(self.stretches, key=lambda one: one.last - one.first, default=None)
+    def _main(self) -> ScrapeRange | None:
+        return max(self.ranges, key=lambda one: one.last - one.first, default=None)
 
     def delta(self, quantity: Quantity, part: str = "") -> float | None:
         """How much a counter grew in the window; None when no server exports it."""
-        return _sum(_grown(one.server, quantity, part, one.first, one.last) for one in self.stretches)
+        return _sum(_grown(one.server, quantity, part, one.first, one.last) for one in self.ranges)
 
     def count(self, quantity: Quantity, part: str = "") -> Count:
         grown, rates, since = [], [], []
-        for one in self.stretches:
+        for one in self.ranges:
             amount = _grown(one.server, quantity, part, one.first, one.last)
             grown.append(amount)
             if amount is not None and not one.silent and (seconds := one.counted_s) > 0:
@@ -157,7 +157,7 @@ class Window:
         )
 
     def _parts(self, quantity: Quantity) -> list[str]:
-        return sorted({part for one in self.stretches for part in one.server.parts(quantity)})
+        return sorted({part for one in self.ranges for part in one.server.parts(quantity)})
 
     def now(self, quantity: Quantity, part: str = "") -> float | None:
         """The latest value of a gauge, of all servers that answer together."""
@@ -168,11 +168,11 @@ class Window:
         return _sum(values)
 
     def gauge(self, quantity: Quantity, *, largest: bool = False) -> Gauge:
-        """A gauge over the pages of the window: added up over servers, or the largest of them."""
+        """A gauge over the scrapes of the window: added up over servers, or the largest of them."""
         take = max if largest else sum
         present = [
             (one, track)
-            for one in self.stretches
+            for one in self.ranges
             if (track := one.server.total(quantity)) is not None and track.base(0, one.last) is not None
         ]
         latest = [value for one, track in present if not one.silent and (value := track.at(one.last)) is not None]
@@ -190,7 +190,7 @@ class Window:
     def histogram(self, quantity: Quantity) -> Histogram | None:
         """What was observed in the window; of servers with different buckets, only those like the first."""
         total: Histogram | None = None
-        for one in self.stretches:
+        for one in self.ranges:
             track = one.server.histogram(quantity)
             histogram = track.between(one.first, one.last) if track is not None else None
             if histogram is None:
@@ -203,7 +203,7 @@ class Window:
 
     def sums(self, quantity: Quantity) -> tuple[float, float] | None:
         """(sum, count) of what was observed in the window; None when no server exports it."""
-        tracks = [(one, one.server.histogram(quantity)) for one in self.stretches]
+        tracks = [(one, one.server.histogram(quantity)) for one in self.ranges]
         found = [
             sums for one, track in tracks if track is not None and (sums := track.sums(one.first, one.last)) is not None
         ]
@@ -231,31 +231,31 @@ def gauge(now: float | None, values: Sequence[float]) -> Gauge:
 
 
 def window(servers: Sequence[ServerHistory], now_s: float, window_s: float) -> Window:
-    """The window that ends with the latest page of any server."""
-    seen = [(server, pages - 1) for server in servers if (pages := server.visible(now_s))]
+    """The window that ends with the latest scrape of any server."""
+    seen = [(server, scrapes - 1) for server in servers if (scrapes := server.visible(now_s))]
     end_s = max((server.at_s[last] for server, last in seen), default=0.0)
-    stretches = []
+    ranges = []
     for server, last in seen:
         first = min(bisect_left(server.at_s, end_s - window_s - 1e-9, 0, last + 1), last)
-        stretches.append(Stretch(server, first, last, end_s - server.at_s[last] > server.patience_s(last)))
-    return Window(tuple(stretches))
+        ranges.append(ScrapeRange(server, first, last, end_s - server.at_s[last] > server.patience_s(last)))
+    return Window(tuple(ranges))
 
 
 def between(servers: Sequence[ServerHistory], begin_s: float, end_s: float, now_s: float) -> Window:
-    """The window of a given stretch of session, as known at an instant: from the first page at or after its begin to
+    """The window of a given stretch of session, as known at an instant: from the first scrape at or after its begin to
     the first at or after its end, or the latest where that is still to come or lies beyond a gap."""
-    stretches = []
+    ranges = []
     for server in servers:
-        pages = server.visible(now_s)
-        first = bisect_left(server.at_s, begin_s - 1e-9, 0, pages)
-        if first == pages or server.at_s[first] > end_s:
+        scrapes = server.visible(now_s)
+        first = bisect_left(server.at_s, begin_s - 1e-9, 0, scrapes)
+        if first == scrapes or server.at_s[first] > end_s:
             continue
-        last = min(bisect_left(server.at_s, end_s - 1e-9, first, pages), pages - 1)
+        last = min(bisect_left(server.at_s, end_s - 1e-9, first, scrapes), scrapes - 1)
         if last > first and server.at_s[last] - end_s > server.patience_s(last - 1):
             last -= 1
         silent = min(end_s, now_s) - server.at_s[last] > server.patience_s(last)
-        stretches.append(Stretch(server, first, last, silent))
-    return Window(tuple(stretches))
+        ranges.append(ScrapeRange(server, first, last, silent))
+    return Window(tuple(ranges))
 
 
 def _grown(server: ServerHistory, quantity: Quantity, part: str, first: int, last: int) -> float | None:
@@ -263,8 +263,8 @@ def _grown(server: ServerHistory, quantity: Quantity, part: str, first: int, las
     return track.grown(first, last) if track is not None else None
 
 
-def _instants(present: Sequence[tuple[Stretch, Track]]) -> Sequence[float]:
-    """The instants of the pages of the server with most of them in the window."""
+def _instants(present: Sequence[tuple[ScrapeRange, Track]]) -> Sequence[float]:
+    """The instants of the scrapes of the server with most of them in the window."""
     if not present:
         return ()
     main = max((one for one, _ in present), key=lambda one: one.last - one.first)

@@ -6,19 +6,19 @@ A request of `in` prompt and `out` output tokens holds whole blocks, at most at 
     expected peak = C x peak / pool                     expected mean = C x mean / pool
 
 for the nominal C (what the clients keep in flight) and the effective C (what really runs: the median of running).
-Peak is held against the highest page, mean against the median page: never one against the other, they differ by
-out / 2. An expected peak above 1 says how many times the pool is oversubscribed. A page a second can miss the peak of
-requests that live for a few pages only, and blocks that requests share are in use once: then measured is below.
+Peak is held against the highest scrape, mean against the median scrape: never one against the other, they differ by
+out / 2. An expected peak above 1 says how many times the pool is oversubscribed. A scrape a second can miss the peak of
+requests that live for a few scrapes only, and blocks that requests share are in use once: then measured is below.
 
     oversubscription = C x (in + out) / pool            predicted residents = pool / (in + out)
     waste            = peak - (in + out) at the end of a request; over its life the mean of that, token by token
     full in          = (pool - tokens in use) / growth of the tokens in use since they last fell
 
 Lengths and C are those of vtop's own load where its lengths are exact and nobody else is served. Otherwise the lengths
-are the means of the requests that finished, and C is the median of running + waiting (of the pages with a queue,
-where those are most). Looked at are the pages since the latest restart and since vtop's own load began or was changed
+are the means of the requests that finished, and C is the median of running + waiting (of the scrapes with a queue,
+where those are most). Looked at are the scrapes since the latest restart and since vtop's own load began or was changed
 by hand, warm-up and draining included; for C, peak and median those of them on which a request ran or waited. Where
-the load is another's, nobody tells when it changed: there the pages since running + waiting last grew to twice what
+the load is another's, nobody tells when it changed: there the scrapes since running + waiting last grew to twice what
 it had been (and by twice its square root, as much as chance may do) are those of the load of now. Of several engines
 and servers tokens add up, and a ratio is of all their pools together. Tokens, requests, seconds, ratios.
 Source: vLLM v1/core/kv_cache_manager.py, block_pool.py.
@@ -39,15 +39,15 @@ from vtop.metrics.vllm import Quantity
 from vtop.recording import Load
 from vtop.session.frame.kv import Expectation, KvAccount
 from vtop.session.history.server import ServerHistory
-from vtop.session.history.window import Stretch, Window
+from vtop.session.history.window import ScrapeRange, Window
 from vtop.session.kv.pool import Pool, pool_at
 from vtop.session.load.client_ttft import FOREIGN_SHARE
 from vtop.session.load.load import LoadHistory
 
-RISING_PAGES: Final = 3  # fewer since the last fall, and the growth is that of the last RECENT_S
+RISING_SCRAPES: Final = 3  # fewer since the last fall, and the growth is that of the last RECENT_S
 RECENT_S: Final = 10.0
-FEWER: Final = 3  # pages with too few requests in a row are another load's
-LATEST: Final = 3  # pages that tell how many there are now
+FEWER: Final = 3  # scrapes with too few requests in a row are another load's
+LATEST: Final = 3  # scrapes that tell how many there are now
 SAME: Final = 0.02  # by which what is served may differ from what the load asks for
 
 
@@ -110,20 +110,20 @@ def account(window: Window, servers: Sequence[ServerHistory], load: LoadHistory,
 def _own(
     window: Window, servers: Sequence[ServerHistory], load: LoadHistory, now_s: float
 ) -> tuple[Window, Load] | None:
-    """The pages of the server that vtop's own load is put on, with what it asks for; None where its lengths are not
+    """The scrapes of the server that vtop's own load is put on, with what it asks for; None where its lengths are not
     exact, or others are served too."""
     phase = load.latest(now_s)
     if phase is None or not 0 <= phase.begin.server < len(servers):
         return None
     asked, _ = phase.state(now_s)
     server = servers[phase.begin.server]
-    one = next((one for one in window.stretches if one.server is server), None)
+    one = next((one for one in window.ranges if one.server is server), None)
     if one is None or not _one_length(asked.input_tokens) or not _one_length(asked.output_tokens):
         return None
     mine = Window((one,))
     finished = mine.observed(Quantity.E2E)
     answered = load.answered.get(phase.begin.server)
-    own = answered.within(mine.stretches[0], finished, now_s).n if answered is not None else 0
+    own = answered.within(mine.ranges[0], finished, now_s).n if answered is not None else 0
     foreign = window.observed(Quantity.E2E) - own
     if foreign > FOREIGN_SHARE * finished:
         return None
@@ -137,7 +137,7 @@ def _own(
 
 
 def _grown_s(window: Window) -> float:
-    """The first page after the latest on which there were far fewer requests than now; -inf where there were not."""
+    """The first scrape after the latest on which there were far fewer requests than now; -inf where there were not."""
     together = map(add, window.each_together(Quantity.RUNNING), window.each_together(Quantity.WAITING))
     busy = [(at_s, many) for at_s, many in zip(window.instants, together, strict=True) if many > 0]
     if not busy:
@@ -152,7 +152,7 @@ def _grown_s(window: Window) -> float:
 
 
 def _in_flight(running: Sequence[float], waiting: Sequence[float]) -> float | None:
-    """The median of running + waiting where there were any; of the pages with a queue alone where those are most, so
+    """The median of running + waiting where there were any; of the scrapes with a queue alone where those are most, so
     that a load which runs out does not count as a smaller one."""
     together = list(map(add, running, waiting))
     busy = [one for one in together if one > 0]
@@ -189,12 +189,12 @@ def _finished(window: Window) -> Lengths | None:
 
 def _pool(window: Window, now_s: float) -> tuple[float | None, int | None]:
     """(tokens of all pools, block size); None where one server does not tell."""
-    pools = [_pool_of(one, now_s) for one in window.stretches]
+    pools = [_pool_of(one, now_s) for one in window.ranges]
     sizes = [one.tokens for one in pools if one.tokens is not None]
     return sum(sizes) if sizes and len(sizes) == len(pools) else None, pools[0].block_size if pools else None
 
 
-def _pool_of(one: Stretch, now_s: float) -> Pool:
+def _pool_of(one: ScrapeRange, now_s: float) -> Pool:
     identity = one.server.identity(now_s)
     return pool_at(one.server, one.last, identity.max_model_len if identity is not None else None)
 
@@ -205,9 +205,9 @@ def _used(window: Window, now_s: float) -> list[float]:
     Engines of one server have pools of one size.
     """
     rows: list[tuple[float, list[float]]] = []
-    for one in window.stretches:
+    for one in window.ranges:
         engines = one.server.engines(Quantity.KV_USED, one.last)
-        pool = _pool_of(one, now_s).tokens if len(window.stretches) > 1 else 1.0
+        pool = _pool_of(one, now_s).tokens if len(window.ranges) > 1 else 1.0
         if pool is not None:
             rows += [(pool / len(engines), window.each(one, track)) for track in engines.values()]
     if len(rows) == 1:
@@ -267,10 +267,10 @@ def _growth(at_s: Sequence[float], used: Sequence[float]) -> float | None:
     first = last
     while first > 0 and used[first - 1] <= used[first]:
         first -= 1
-    if last - first + 1 < RISING_PAGES:
+    if last - first + 1 < RISING_SCRAPES:
         first = bisect_left(at_s, at_s[last] - RECENT_S - 1e-9)
     points = [(at, value) for at, value in zip(at_s[first:], used[first:], strict=True) if value == value]
-    if len(points) < RISING_PAGES:
+    if len(points) < RISING_SCRAPES:
         return None
     mean_s, mean = fmean(at for at, _ in points), fmean(value for _, value in points)
     spread = sum((at - mean_s) ** 2 for at, _ in points)

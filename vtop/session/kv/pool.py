@@ -36,7 +36,7 @@ class Pool:
 
 
 def pool_at(server: ServerHistory, last: int, max_model_len: int | None) -> Pool:
-    """The pool as it was on page `last`."""
+    """The pool as it was on scrape `last`."""
     track = server.labels.get(Quantity.CACHE_CONFIG)
     by_engine: dict[str, dict[str, str]] = {}  # API servers that share an engine all tell of it
     for series in (track.at(last) or ()) if track is not None else ():

@@ -2,15 +2,15 @@
 
 A request that does not get its next KV block throws the youngest running one out: running falls by one, waiting rises
 by one, its blocks are freed. vLLM counts that only with the victim's next output, which on a server without async
-scheduling comes when it has run again. So the counter says how many, and the gauges say when. On a page
+scheduling comes when it has run again. So the counter says how many, and the gauges say when. On a scrape
 
-    signs = min(fall of running - finished, rise of waiting), where KV use is at NEAR_FULL on it or on the page before
+    signs = min(fall of running - finished, rise of waiting), where KV use is at NEAR_FULL on it or on the scrape before
 
 per engine, and each rise of its counter is matched to the oldest signs not yet matched; what it finds no sign for is
 dated by itself. A sign that the counter does not confirm is an aborted request, or one that was put back and is still
 out: it is unconfirmed until as many requests have finished as ran then, or all are gone.
 
-What is kept of a step as pages come is little; the rest is looked up in the tracks when somebody asks.
+What is kept of a step as scrapes come is little; the rest is looked up in the tracks when somebody asks.
 
 Source: vLLM v1/core/sched/scheduler.py (_preempt_request), v1/metrics/stats.py (events come with the next output).
 """
@@ -38,10 +38,10 @@ _FOR_EVER = 1 << 62
 
 @dataclass(slots=True, eq=False)
 class Step:
-    """Preemptions of one engine on one page, as known from one page on until another tells of more of the same."""
+    """Preemptions of one engine on one scrape, as known from one scrape on until another tells of more of the same."""
 
     engine: str
-    page: int
+    scrape: int
     known: int
     count: float
     added: float  # of these, not told before
@@ -49,21 +49,22 @@ class Step:
     until: int = _FOR_EVER
     event: PreemptionEvent | None = None  # once somebody asked
     held: float | None = None  # tokens each victim held, once somebody asked; NaN: not known
-    trigger: float | None = None  # KV use on the page before, once somebody asked; NaN: not known
+    trigger: float | None = None  # KV use on the scrape before, once somebody asked; NaN: not known
 
 
 @dataclass(slots=True, eq=False)
 class _Sign:
-    """What the gauges of an engine show on a page, and how much of it the counter is still to confirm."""
+    """What the gauges of an engine show on a scrape, and how much of it the counter is still to confirm."""
 
-    page: int
+    scrape: int
     left: float
     gone_at: float  # that many finished of all: then the victim has long run again
     step: Step | None = None  # once some of it is confirmed
 
 
-class Stair:
-    """The preemptions of one server: told of every page once, in order. It only grows, and each fact names its page."""
+class PreemptionDetector:
+    """The preemptions of one server: told of every scrape once, in order. It only grows, and each fact names its
+    scrape."""
 
     def __init__(self, server: ServerHistory, number: int) -> None:
         self._server = server
@@ -73,54 +74,54 @@ class Stair:
         self._unconfirmed = Track()
         self._signs: dict[str, list[_Sign]] = {}  # by engine, oldest first
         self._pool: tuple[tuple[str, ...] | None, float | None] = (None, None)
-        # looked up once: every page asks for them
+        # looked up once: every scrape asks for them
         self._running: Mapping[str, Track] = {}
         self._counted: Mapping[str, Track] = {}
         self._finished: list[Mapping[str, Track]] = []  # by reason
 
-    # --- as pages come ---------------------------------------------------------------------------------------------
+    # --- as scrapes come ---------------------------------------------------------------------------------------------
 
-    def take(self, page: int) -> list[Step]:
-        """The steps that the counter confirms on a page, which is the latest."""
+    def take(self, scrape: int) -> list[Step]:
+        """The steps that the counter confirms on a scrape, which is the latest."""
         server = self._server
-        if server.restarts and server.restarts[-1] == page:
+        if server.restarts and server.restarts[-1] == scrape:
             self._signs = {}
-            self._unconfirmed.put(page, 0.0)
+            self._unconfirmed.put(scrape, 0.0)
             return []
         fell = False
         self._running = self._running or server.engine_tracks(Quantity.RUNNING)
         self._counted = self._counted or server.engine_tracks(Quantity.PREEMPTIONS)
         for engine, track in self._running.items():
-            if track.page[-1] == page and len(track.page) > 1 and track.value[-1] < track.value[-2]:
+            if track.scrape[-1] == scrape and len(track.scrape) > 1 and track.value[-1] < track.value[-2]:
                 fell = True
-                self._look(engine, page, track.value[-2] - track.value[-1])
+                self._look(engine, scrape, track.value[-2] - track.value[-1])
         told: list[Step] = []
         for engine, track in self._counted.items():
-            if track.page[-1] == page and page:
-                grown = track.grown(page - 1, page)
+            if track.scrape[-1] == scrape and scrape:
+                grown = track.grown(scrape - 1, scrape)
                 if grown:
-                    told += self._match(engine, page, grown)
-        if self._signs and (told or fell or any(track.page[-1] == page for track in server.finished)):
-            self._drop(page)
+                    told += self._match(engine, scrape, grown)
+        if self._signs and (told or fell or any(track.scrape[-1] == scrape for track in server.finished)):
+            self._drop(scrape)
         return told
 
-    def _look(self, engine: str, page: int, fall: float) -> None:
+    def _look(self, engine: str, scrape: int, fall: float) -> None:
         """Note what the gauges show of an engine whose running fell."""
-        waiting = self._pair(Quantity.WAITING, engine, page)
+        waiting = self._pair(Quantity.WAITING, engine, scrape)
         if waiting[0] is None or waiting[1] is None or waiting[1] <= waiting[0]:
             return
-        kv = self._pair(Quantity.KV_USED, engine, page)
+        kv = self._pair(Quantity.KV_USED, engine, scrape)
         if max(kv[0] or 0.0, kv[1] or 0.0) < NEAR_FULL:
             return
-        ended = any(track.page[-1] == page for track in self._server.finished)
-        count = min(fall - (self._ended(engine, page) if ended else 0.0), waiting[1] - waiting[0])
+        ended = any(track.scrape[-1] == scrape for track in self._server.finished)
+        count = min(fall - (self._ended(engine, scrape) if ended else 0.0), waiting[1] - waiting[0])
         if count > 0:
             running = self._server.total(Quantity.RUNNING)
-            before = running.at(page - 1) if running is not None else None
-            self._signs.setdefault(engine, []).append(_Sign(page, count, self._ends() + (before or 0.0)))
+            before = running.at(scrape - 1) if running is not None else None
+            self._signs.setdefault(engine, []).append(_Sign(scrape, count, self._ends() + (before or 0.0)))
 
-    def _match(self, engine: str, page: int, grown: float) -> list[Step]:
-        """Give what the counter rose by to the oldest signs; the rest to this page."""
+    def _match(self, engine: str, scrape: int, grown: float) -> list[Step]:
+        """Give what the counter rose by to the oldest signs; the rest to this scrape."""
         told: list[Step] = []
         for sign in self._signs.get(engine, ()):
             share = min(sign.left, grown)
@@ -128,18 +129,18 @@ class Stair:
                 continue
             sign.left -= share
             grown -= share
-            if sign.page == page and not sign.left:  # more on the same page than the gauges show is of it too
+            if sign.scrape == scrape and not sign.left:  # more on the same scrape than the gauges show is of it too
                 share, grown = share + grown, 0.0
-            sign.step = self._tell(engine, sign.page, page, share, before=sign.step)
+            sign.step = self._tell(engine, sign.scrape, scrape, share, before=sign.step)
             told.append(sign.step)
         if grown > 0:
-            told.append(self._tell(engine, page, page, grown, dated_by=COUNTER))
+            told.append(self._tell(engine, scrape, scrape, grown, dated_by=COUNTER))
         return told
 
     def _tell(
         self,
         engine: str,
-        page: int,
+        scrape: int,
         known: int,
         added: float,
         *,
@@ -149,29 +150,29 @@ class Stair:
         count = added
         if before is not None:
             before.until, count = known, before.count + added
-        step = Step(engine, page, known, count, added, dated_by)
+        step = Step(engine, scrape, known, count, added, dated_by)
         self._steps.append(step)
         self._known.append(known)
         return step
 
-    def _drop(self, page: int) -> None:
+    def _drop(self, scrape: int) -> None:
         """Forget signs that are confirmed, and those that nothing will confirm any more."""
         finished = self._ends()
         still = {}
         for engine, signs in self._signs.items():
-            busy = (self._pair(quantity, engine, page)[1] for quantity in (Quantity.RUNNING, Quantity.WAITING))
+            busy = (self._pair(quantity, engine, scrape)[1] for quantity in (Quantity.RUNNING, Quantity.WAITING))
             kept = [sign for sign in signs if sign.left > 0 and finished < sign.gone_at] if any(busy) else []
             if kept:
                 still[engine] = kept
         self._signs = still
-        self._unconfirmed.put(page, sum(sign.left for signs in still.values() for sign in signs))
+        self._unconfirmed.put(scrape, sum(sign.left for signs in still.values() for sign in signs))
 
     # --- questions ---------------------------------------------------------------------------------------------------
 
     def steps(self, first: int, last: int) -> list[Step]:
-        """Those of the pages after first and up to last, as known on page last."""
+        """Those of the scrapes after first and up to last, as known on scrape last."""
         begin, end = bisect_right(self._known, first), bisect_right(self._known, last)
-        return [one for one in self._steps[begin:end] if one.page > first and one.until > last]
+        return [one for one in self._steps[begin:end] if one.scrape > first and one.until > last]
 
     def unconfirmed(self, last: int) -> float:
         """Preemptions that the gauges show and the counter has not told of."""
@@ -179,7 +180,7 @@ class Stair:
 
     def mean_held(self, first: int, last: int) -> float | None:
         """Tokens that a victim held, over the latest steps told of in a stretch: what it freed where that shows, else
-        KV in use / running on the page before."""
+        KV in use / running on the scrape before."""
         end = bisect_right(self._known, last)
         begin = max(bisect_right(self._known, first), end - LATEST)
         tokens = preemptions = 0.0
@@ -191,15 +192,15 @@ class Stair:
         return tokens / preemptions if preemptions else None
 
     def trigger(self, step: Step) -> float:
-        """KV use on the page before a step; NaN where it is not known."""
+        """KV use on the scrape before a step; NaN where it is not known."""
         if step.trigger is None:
             track = self._server.engine_tracks(Quantity.KV_USED).get(step.engine)
-            before = track.at(step.page - 1) if track is not None else None
+            before = track.at(step.scrape - 1) if track is not None else None
             step.trigger = before if before is not None else math.nan
         return step.trigger
 
     def at_s(self, step: Step) -> float:
-        return self._server.at_s[step.page]
+        return self._server.at_s[step.scrape]
 
     def event(self, step: Step) -> PreemptionEvent:
         if step.event is None:
@@ -207,21 +208,21 @@ class Stair:
         return step.event
 
     def _event(self, step: Step) -> PreemptionEvent:
-        """From the tracks up to the step's page."""
-        engine, page = step.engine, step.page
-        kv = self._pair(Quantity.KV_USED, engine, page)
-        running, waiting = self._pair(Quantity.RUNNING, engine, page), self._pair(Quantity.WAITING, engine, page)
+        """From the tracks up to the step's scrape."""
+        engine, scrape = step.engine, step.scrape
+        kv = self._pair(Quantity.KV_USED, engine, scrape)
+        running, waiting = self._pair(Quantity.RUNNING, engine, scrape), self._pair(Quantity.WAITING, engine, scrape)
         freed = kv[0] - kv[1] if kv[0] is not None and kv[1] is not None else 0.0
-        alone = step.dated_by == GAUGES and freed > 0 and not self._ended(engine, page)
+        alone = step.dated_by == GAUGES and freed > 0 and not self._ended(engine, scrape)
         return PreemptionEvent(
-            at_s=self._server.at_s[page],
+            at_s=self._server.at_s[scrape],
             server=self._number,
             count=step.count,
             dated_by=step.dated_by,
             kv_before_ratio=kv[0],
             kv_after_ratio=kv[1],
             freed_ratio=freed if alone else None,
-            freed_tokens=self._freed(engine, page, freed) if alone else None,
+            freed_tokens=self._freed(engine, scrape, freed) if alone else None,
             running_before=running[0],
             running_after=running[1],
             waiting_before=waiting[0],
@@ -230,7 +231,7 @@ class Stair:
 
     def _each_held(self, step: Step) -> float:
         if step.held is None:
-            event, tokens = self.event(step), self._pool_tokens(step.page)
+            event, tokens = self.event(step), self._pool_tokens(step.scrape)
             if event.freed_tokens is not None:
                 step.held = event.freed_tokens / step.count
             elif tokens is None or event.kv_before_ratio is None or not event.running_before:
@@ -239,40 +240,40 @@ class Stair:
                 step.held = event.kv_before_ratio * tokens / event.running_before
         return step.held
 
-    def _freed(self, engine: str, page: int, freed_ratio: float) -> float | None:
-        """Tokens that a page's victims held; None where requests began meanwhile, or the pool is not known."""
-        tokens = self._pool_tokens(page)
+    def _freed(self, engine: str, scrape: int, freed_ratio: float) -> float | None:
+        """Tokens that a scrape's victims held; None where requests began meanwhile, or the pool is not known."""
+        tokens = self._pool_tokens(scrape)
         track = self._server.engine_tracks(Quantity.GENERATION_TOKENS).get(engine)
-        grown = track.grown(page - 1, page) if track is not None else None
+        grown = track.grown(scrape - 1, scrape) if track is not None else None
         begun = self._server.histogram(Quantity.TTFT)
-        if tokens is None or (begun is not None and (begun.sums(page - 1, page) or (0.0, 0.0))[1]):
+        if tokens is None or (begun is not None and (begun.sums(scrape - 1, scrape) or (0.0, 0.0))[1]):
             return None
         return freed_ratio * tokens + (grown or 0.0)
 
-    def _pair(self, quantity: Quantity, engine: str, page: int) -> tuple[float | None, float | None]:
-        """The values of an engine on the page before and on a page."""
+    def _pair(self, quantity: Quantity, engine: str, scrape: int) -> tuple[float | None, float | None]:
+        """The values of an engine on the scrape before and on a scrape."""
         track = self._server.engine_tracks(quantity).get(engine)
-        return (track.at(page - 1), track.at(page)) if track is not None else (None, None)
+        return (track.at(scrape - 1), track.at(scrape)) if track is not None else (None, None)
 
-    def _ended(self, engine: str, page: int) -> float:
-        """How many requests of an engine finished since the page before."""
+    def _ended(self, engine: str, scrape: int) -> float:
+        """How many requests of an engine finished since the scrape before."""
         server = self._server
         if len(self._finished) != len(server.finished):
             parts = server.parts(Quantity.FINISHED)
             self._finished = [server.engine_tracks(Quantity.FINISHED, part) for part in parts]
         tracks = (by_engine.get(engine) for by_engine in self._finished)
-        return sum(track.grown(page - 1, page) or 0.0 for track in tracks if track is not None)
+        return sum(track.grown(scrape - 1, scrape) or 0.0 for track in tracks if track is not None)
 
     def _ends(self) -> float:
-        """How many requests have finished, as far as the latest page tells."""
+        """How many requests have finished, as far as the latest scrape tells."""
         return sum(value for track in self._server.finished if (value := track.value[-1]) == value)
 
-    def _pool_tokens(self, page: int) -> float | None:
+    def _pool_tokens(self, scrape: int) -> float | None:
         """The pool of one engine."""
         track = self._server.labels.get(Quantity.CACHE_CONFIG)
-        series = track.at(page) if track is not None else None
+        series = track.at(scrape) if track is not None else None
         if series is not self._pool[0]:
-            tokens = pool_at(self._server, page, None).tokens
-            engines = max(1, len(self._server.engines(Quantity.KV_USED, page)))
+            tokens = pool_at(self._server, scrape, None).tokens
+            engines = max(1, len(self._server.engines(Quantity.KV_USED, scrape)))
             self._pool = (series, tokens / engines if tokens is not None else None)
         return self._pool[1]

@@ -1,16 +1,16 @@
 """The preemption staircase of a window: what triggers the steps, what they free, and whether they are a steady cycle.
 
-The steps, and how each of them is dated, are stair.py's. Over those of the window
+The steps, and how each of them is dated, are preemption_detector.py's. Over those of the window
 
-    freed     = fall of KV use over the step's page; in tokens fall x pool + generated (by that the others grew
+    freed     = fall of KV use over the step's scrape; in tokens fall x pool + generated (by that the others grew
                 meanwhile), where nobody finished or began meanwhile: what the victim held, rounded up to blocks
-    trigger   = KV use on the page before, of those dated by the gauges
+    trigger   = KV use on the scrape before, of those dated by the gauges
     per minute, straightness: least-squares line through (time, how many so far) and its R²
 
 It is called a cycle when there are STEADY_EVENTS or more, the intervals vary by less than STEADY_SPREAD of their mean
 (events that come by chance vary by 1), the line has R² >= STRAIGHT, the mean trigger is NEAR_FULL and the mean interval
-spans APART pages (one an interval is how often vtop looks, not how often it happens). Times are those of pages: right
-to one interval between pages.
+spans APART scrapes (one an interval is how often vtop looks, not how often it happens). Times are those of scrapes:
+right to one interval between scrapes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from vtop.metrics.vllm import Quantity
 from vtop.session.frame.requests import PreemptionEvent, Staircase
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import Window
-from vtop.session.kv.preemption_detector import GAUGES, NEAR_FULL, Stair
+from vtop.session.kv.preemption_detector import GAUGES, NEAR_FULL, PreemptionDetector
 
 EVENTS_SHOWN = 1000  # the latest; what they free is averaged over these, all else over all
 STEADY_EVENTS = 6
@@ -37,20 +37,22 @@ APART = 2.0
 THRASHING = 5.0  # a bucket bound of vLLM's histogram
 
 
-def staircase(window: Window, stairs: Mapping[ServerHistory, Stair]) -> Staircase:
-    found = [(stairs[one.server], one) for one in window.stretches if one.server in stairs]
-    steps = [(stair.at_s(step), stair, step) for stair, one in found for step in stair.steps(one.first, one.last)]
+def staircase(window: Window, detectors: Mapping[ServerHistory, PreemptionDetector]) -> Staircase:
+    found = [(detectors[one.server], one) for one in window.ranges if one.server in detectors]
+    steps = [
+        (detector.at_s(step), detector, step) for detector, one in found for step in detector.steps(one.first, one.last)
+    ]
     steps.sort(key=itemgetter(0))
-    triggers = [stair.trigger(step) for _, stair, step in steps if step.dated_by == GAUGES]
+    triggers = [detector.trigger(step) for _, detector, step in steps if step.dated_by == GAUGES]
     known = [ratio for ratio in triggers if ratio == ratio]
-    events = [stair.event(step) for _, stair, step in steps[-EVENTS_SHOWN:]]
+    events = [detector.event(step) for _, detector, step in steps[-EVENTS_SHOWN:]]
     times = [at_s for at_s, _, _ in steps]
     interval_s, spread_s = _intervals(times)
     line = _line(times, [step.count for _, _, step in steps])
     finished = window.sums(Quantity.REQUEST_PREEMPTIONS)
-    stair = Staircase(
+    staircase = Staircase(
         events=tuple(events),
-        unconfirmed=round(sum(stair.unconfirmed(one.last) for stair, one in found)),
+        unconfirmed=round(sum(detector.unconfirmed(one.last) for detector, one in found)),
         trigger_mean_ratio=fmean(known) if known else None,
         trigger_low_ratio=min(known, default=None),
         freed_mean_tokens=_mean_freed(events),
@@ -62,9 +64,9 @@ def staircase(window: Window, stairs: Mapping[ServerHistory, Stair]) -> Staircas
         thrashing=_thrashing(window),
         by_reason=window.by_part(Quantity.PREEMPTIONS_BY_REASON, window.delta),
     )
-    pages = max((one.last - one.first for _, one in found), default=0)
-    steady = pages > 0 and _steady(stair, window.counted_s / pages)
-    return replace(stair, steady=steady, cycle=_cycle(stair) if steady else None)
+    scrapes = max((one.last - one.first for _, one in found), default=0)
+    steady = scrapes > 0 and _steady(staircase, window.counted_s / scrapes)
+    return replace(staircase, steady=steady, cycle=_cycle(staircase) if steady else None)
 
 
 def _mean_freed(events: Sequence[PreemptionEvent]) -> float | None:
@@ -103,21 +105,21 @@ def _thrashing(window: Window) -> float | None:
     return sum(histogram.n[histogram.le.index(THRASHING) + 1 :])
 
 
-def _steady(stair: Staircase, page_s: float) -> bool:
-    mean, spread = stair.interval_mean_s, stair.interval_spread_s
+def _steady(staircase: Staircase, scrape_s: float) -> bool:
+    mean, spread = staircase.interval_mean_s, staircase.interval_spread_s
     return (
-        len(stair.events) >= STEADY_EVENTS
+        len(staircase.events) >= STEADY_EVENTS
         and mean is not None
         and spread is not None
         and spread < STEADY_SPREAD * mean
-        and mean >= APART * page_s
-        and (stair.straightness or 0.0) >= STRAIGHT
-        and (stair.trigger_mean_ratio or 0.0) >= NEAR_FULL
+        and mean >= APART * scrape_s
+        and (staircase.straightness or 0.0) >= STRAIGHT
+        and (staircase.trigger_mean_ratio or 0.0) >= NEAR_FULL
     )
 
 
-def _cycle(stair: Staircase) -> str:
-    words = f"admit, fill, preempt, refill: every {stair.interval_mean_s:.1f} s ± {stair.interval_spread_s:.1f}"
-    words += f", at KV {units.percent(stair.trigger_mean_ratio)}"
-    freed = stair.freed_mean_tokens
+def _cycle(staircase: Staircase) -> str:
+    words = f"admit, fill, preempt, refill: every {staircase.interval_mean_s:.1f} s ± {staircase.interval_spread_s:.1f}"
+    words += f", at KV {units.percent(staircase.trigger_mean_ratio)}"
+    freed = staircase.freed_mean_tokens
     return words + (f", {units.count(freed)} tokens freed each time" if freed is not None else "")

@@ -50,7 +50,7 @@ def iteration(window: Window) -> Iteration:
     generated = window.delta(Quantity.GENERATION_TOKENS)
     if steps <= 0 or total != total or generated is None:
         return Iteration(steps=steps, steps_per_s=None, tokens=None, decode=None, prefill=None)
-    decode = min(generated, total)  # several servers, one without this histogram; a page is no atomic snapshot
+    decode = min(generated, total)  # several servers, one without this histogram; a scrape is no atomic snapshot
     return Iteration(
         steps=steps,
         steps_per_s=steps / seconds if (seconds := window.counted_s) > 0 else None,

@@ -39,8 +39,8 @@ FAR: Final = 4.0
 ENOUGH: Final = 30  # finished requests, for a slope to be laid through them
 
 
-class Ladder:
-    """The rows of all phases so far; that of a phase which is over, and whose last page is there, is made once."""
+class LoadScaling:
+    """The rows of all phases so far; that of a phase which is over, and whose last scrape is there, is made once."""
 
     def __init__(self, servers: Sequence[ServerHistory], load: LoadHistory) -> None:
         self._servers = servers
@@ -65,22 +65,22 @@ class Ladder:
         server = self._servers[target.server]
         if end is None:
             return self._reckoned(target, phase.settled_s(now_s), now_s, now_s)
-        page = bisect_left(server.at_s, end.t)
-        if page < server.visible(now_s):  # nothing of it is still to come
-            row = self._reckoned(target, phase.settled_s(now_s), end.t, server.t[page])
-            self._over[number] = (server.t[page], row)
+        scrape = bisect_left(server.at_s, end.t)
+        if scrape < server.visible(now_s):  # nothing of it is still to come
+            row = self._reckoned(target, phase.settled_s(now_s), end.t, server.t[scrape])
+            self._over[number] = (server.t[scrape], row)
             return row
         return self._reckoned(target, phase.settled_s(now_s), end.t, now_s)
 
     def _reckoned(self, target: Load, begin_s: float, end_s: float, now_s: float) -> PhaseParts:
-        pages = between([self._servers[target.server]], begin_s, end_s, now_s)
-        own = own_ttft(pages, self._servers, self._load.answered, now_s)
-        return _row(target, pages, own.network_s if own is not None else None)
+        scrapes = between([self._servers[target.server]], begin_s, end_s, now_s)
+        own = own_ttft(scrapes, self._servers, self._load.answered, now_s)
+        return _row(target, scrapes, own.network_s if own is not None else None)
 
 
-def growth(ladder: Ladder, ttft: Ttft, now_s: float) -> Growth:
+def growth(scaling: LoadScaling, ttft: Ttft, now_s: float) -> Growth:
     """`ttft` is that of the window."""
-    rows = ladder.rows(now_s)
+    rows = scaling.rows(now_s)
     latest = next((row for row in reversed(rows) if row[1].total_s is not None), None)
     like = [part for target, part in rows if latest is not None and _comparable(target, latest[0])]
     steps = _steps(like)
@@ -160,14 +160,14 @@ def _ratio(one: float | None, other: float | None) -> float | None:
     return one / other if one is not None and other else None
 
 
-def _row(target: Load, pages: Window | None, network_s: float | None = None) -> PhaseParts:
+def _row(target: Load, scrapes: Window | None, network_s: float | None = None) -> PhaseParts:
     parts = None
-    if pages is not None:
+    if scrapes is not None:
         parts = parts_of(
-            pages.sums(Quantity.E2E),
-            pages.sums(Quantity.QUEUE),
-            pages.sums(Quantity.PREFILL),
-            pages.sums(Quantity.INFERENCE),
+            scrapes.sums(Quantity.E2E),
+            scrapes.sums(Quantity.QUEUE),
+            scrapes.sums(Quantity.PREFILL),
+            scrapes.sums(Quantity.INFERENCE),
         )
     queue_s, prefill_s, frontend_s = parts if parts is not None else (None, None, None)
     known = (*parts, network_s) if parts is not None and network_s is not None else parts
@@ -175,7 +175,7 @@ def _row(target: Load, pages: Window | None, network_s: float | None = None) -> 
         phase=target.phase,
         concurrency=float(target.concurrency) if target.concurrency is not None else None,
         rate_per_s=target.rate_per_s,
-        finished=pages.observed(Quantity.E2E) if pages is not None else 0.0,
+        finished=scrapes.observed(Quantity.E2E) if scrapes is not None else 0.0,
         queue_s=queue_s,
         prefill_s=prefill_s,
         frontend_s=frontend_s,

@@ -68,7 +68,7 @@ def _queue_now(window: Window) -> float | None:
 
 
 def _stood_s(window: Window) -> float | None:
-    """Since the latest page without a queue, or since the first page; None where the latest has none."""
+    """Since the latest scrape without a queue, or since the first scrape; None where the latest has none."""
     at_s, waiting = window.instants, window.each_together(Quantity.WAITING)
     if not waiting or not waiting[-1] > 0:  # NaN: not known
         return None
@@ -89,5 +89,5 @@ def parts_of(e2e: Sums, queue: Sums, prefill: Sums, inference: Sums) -> tuple[fl
     total = e2e[0] + queue[0] + prefill[0] + inference[0]
     if n <= 0 or total != total:
         return None
-    # a page is no atomic snapshot: a request may be in one sum and not yet in the next; and wall clocks are set back
+    # a scrape is no atomic snapshot: a request may be in one sum and not yet in the next; and wall clocks are set back
     return max(0.0, queue[0] / n), max(0.0, prefill[0] / n), max(0.0, (e2e[0] - queue[0] - inference[0]) / n)

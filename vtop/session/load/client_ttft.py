@@ -5,7 +5,7 @@
     network = client - server
 
 over the own requests that finished in the window: on the server's side they are the growth of the histograms that are
-observed when a request finishes, on the client's the n that ended between the two pages. A page is made some time
+observed when a request finishes, on the client's the n that ended between the two scrapes. A scrape is made some time
 between being asked for and being had, and the client sees an end later than the server counts it; so at each edge of
 the window the number of requests that the server counted decides which of the few near that edge belong to it.
 
@@ -32,7 +32,7 @@ from vtop.metrics.vllm import Quantity
 from vtop.recording import Request
 from vtop.session.frame.ttft import OwnTtft
 from vtop.session.history.server import ServerHistory
-from vtop.session.history.window import Stretch, Window
+from vtop.session.history.window import ScrapeRange, Window
 
 FOREIGN_SHARE: Final = 0.02
 LAG_S: Final = 0.5  # by which a client may see a request end after the server had counted it
@@ -85,7 +85,7 @@ class Answered:
             timed_prefill_s=self._timed_prefill[last] - self._timed_prefill[first],
         )
 
-    def within(self, one: Stretch, finished: float, now_s: float) -> Sums:
+    def within(self, one: ScrapeRange, finished: float, now_s: float) -> Sums:
         """Those that finished in a stretch, of which the server says how many finished there."""
         visible = bisect_right(self.t, now_s)
         first, first_late = self._edge(one.server, one.first, visible)
@@ -95,11 +95,11 @@ class Answered:
         first = min(max(first, last - many), first_late, last)
         return self.sums(first, last)
 
-    def _edge(self, server: ServerHistory, page: int, visible: int) -> tuple[int, int]:
-        """How many had certainly ended when a page was made, and how many may have."""
-        asked_s = server.at_s[page]
+    def _edge(self, server: ServerHistory, scrape: int, visible: int) -> tuple[int, int]:
+        """How many had certainly ended when a scrape was made, and how many may have."""
+        asked_s = server.at_s[scrape]
         certain = bisect_right(self.ended_s, asked_s, 0, visible)
-        return certain, bisect_right(self.ended_s, asked_s + server.took_s[page] + LAG_S, certain, visible)
+        return certain, bisect_right(self.ended_s, asked_s + server.took_s[scrape] + LAG_S, certain, visible)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def own_ttft(
     own = Sums()
     finished = server_s = 0.0
     loaded = False
-    for one in window.stretches:
+    for one in window.ranges:
         mine = answered.get(servers.index(one.server))
         if mine is None or not mine.t or mine.t[0] > now_s:
             continue
@@ -162,7 +162,7 @@ def own_ttft(
     )
 
 
-def _server_ttft(one: Stretch) -> tuple[float, float]:
+def _server_ttft(one: ScrapeRange) -> tuple[float, float]:
     """(how many finished, the sum of their queue, prefill and frontend; NaN where the server does not tell)."""
     of = []
     for quantity in (Quantity.E2E, Quantity.INFERENCE, Quantity.PREFILL):

@@ -1,12 +1,12 @@
-"""Pages between which every engine step only decoded: there the counters are exact, step by step.
+"""Scrapes between which every engine step only decoded: there the counters are exact, step by step.
 
-Between two pages no prompt was prefilled and nobody was preempted, resumed or finished when the same number of requests
-ran on both, no first token, end or preemption was counted, and
+Between two scrapes no prompt was prefilled and nobody was preempted, resumed or finished when the same number of
+requests ran on both, no first token, end or preemption was counted, and
 
     generated tokens = steps x running        (engines that run at all: each the same number)
 
 for a request in prefill runs and generates nothing. With several API servers, or several tokens a step (speculative
-decoding), the equation does not hold and no such pages are found.
+decoding), the equation does not hold and no such scrapes are found.
 
 Source: vLLM v1/metrics/stats.py, loggers.py (one observation of iteration_tokens per step that gave output).
 """
@@ -18,76 +18,76 @@ from bisect import bisect_right
 from vtop.metrics.vllm import Quantity
 from vtop.session.history.server import ServerHistory
 
-LOOKS = 600  # pages that are looked at, at most, from the end of a stretch backwards
+LOOKS = 600  # scrapes that are looked at, at most, from the end of a stretch backwards
 ENOUGH = 64
 
 
-def only_decoded(server: ServerHistory, page: int) -> tuple[float, float] | None:
-    """(steps, tokens) between the page before and a page, where there was nothing but decoding."""
+def only_decoded(server: ServerHistory, scrape: int) -> tuple[float, float] | None:
+    """(steps, tokens) between the scrape before and a scrape, where there was nothing but decoding."""
     generated = server.total(Quantity.GENERATION_TOKENS)
     running = server.total(Quantity.RUNNING)
-    if page < 1 or generated is None or running is None:
+    if scrape < 1 or generated is None or running is None:
         return None
-    tokens = generated.grown(page - 1, page)
-    many = running.at(page)
-    if not tokens or not many or many != running.at(page - 1):
+    tokens = generated.grown(scrape - 1, scrape)
+    many = running.at(scrape)
+    if not tokens or not many or many != running.at(scrape - 1):
         return None
     iterations, first_tokens = server.histogram(Quantity.ITERATION_TOKENS), server.histogram(Quantity.TTFT)
     if iterations is None or first_tokens is None:
         return None
-    observed = iterations.sums(page - 1, page)
+    observed = iterations.sums(scrape - 1, scrape)
     steps = observed[1] if observed is not None else 0.0
-    if not steps or tokens != steps * (_each(server, page, many) or 0.0):
+    if not steps or tokens != steps * (_each(server, scrape, many) or 0.0):
         return None
-    if (first_tokens.sums(page - 1, page) or (0.0, 0.0))[1]:
+    if (first_tokens.sums(scrape - 1, scrape) or (0.0, 0.0))[1]:
         return None
-    if ended(server, page - 1, page) or preempted(server, page - 1, page):
+    if ended(server, scrape - 1, scrape) or preempted(server, scrape - 1, scrape):
         return None
-    place = bisect_right(server.restarts, page) - 1
-    return None if place >= 0 and server.restarts[place] == page else (steps, tokens)
+    place = bisect_right(server.restarts, scrape) - 1
+    return None if place >= 0 and server.restarts[place] == scrape else (steps, tokens)
 
 
-def _each(server: ServerHistory, page: int, many: float) -> float | None:
+def _each(server: ServerHistory, scrape: int, many: float) -> float | None:
     """How many requests each engine that runs any runs; None where they differ."""
     engines = server.engine_tracks(Quantity.RUNNING)
     if len(engines) < 2:
         return many
-    busy = {value for track in engines.values() if (value := track.at(page))}
-    still = {value for track in engines.values() if (value := track.at(page - 1))}
+    busy = {value for track in engines.values() if (value := track.at(scrape))}
+    still = {value for track in engines.values() if (value := track.at(scrape - 1))}
     return busy.pop() if len(busy) == 1 and busy == still else None
 
 
-def quiet(server: ServerHistory, page: int) -> bool:
-    """Whether no request was there on a page."""
+def quiet(server: ServerHistory, scrape: int) -> bool:
+    """Whether no request was there on a scrape."""
     for quantity in (Quantity.RUNNING, Quantity.WAITING):
         track = server.total(quantity)
-        if track is None or track.at(page) != 0:
+        if track is None or track.at(scrape) != 0:
             return False
     return True
 
 
-def settled(server: ServerHistory, page: int, last: int) -> bool:
-    """Whether surely nobody was in mid-prefill on a page; looks at no page after last."""
-    if quiet(server, page) or only_decoded(server, page) is not None:
+def settled(server: ServerHistory, scrape: int, last: int) -> bool:
+    """Whether surely nobody was in mid-prefill on a scrape; looks at no scrape after last."""
+    if quiet(server, scrape) or only_decoded(server, scrape) is not None:
         return True
-    return page < last and only_decoded(server, page + 1) is not None
+    return scrape < last and only_decoded(server, scrape + 1) is not None
 
 
 def step_times(server: ServerHistory, first: int, last: int) -> list[float]:
-    """Seconds of a step that only decodes, averaged from page to page: of the latest such pages of a stretch."""
+    """Seconds of a step that only decodes, averaged from scrape to scrape: of the latest such scrapes of a stretch."""
     times: list[float] = []
-    for page in range(last, max(first, last - LOOKS), -1):
-        found = only_decoded(server, page)
+    for scrape in range(last, max(first, last - LOOKS), -1):
+        found = only_decoded(server, scrape)
         if found is not None:
-            times.append((server.at_s[page] - server.at_s[page - 1]) / found[0] * _side_by_side(server, page))
+            times.append((server.at_s[scrape] - server.at_s[scrape - 1]) / found[0] * _side_by_side(server, scrape))
             if len(times) == ENOUGH:
                 break
     return times
 
 
-def _side_by_side(server: ServerHistory, page: int) -> int:
+def _side_by_side(server: ServerHistory, scrape: int) -> int:
     """How many engines step at the same time."""
-    return sum(bool(track.at(page)) for track in server.engine_tracks(Quantity.RUNNING).values()) or 1
+    return sum(bool(track.at(scrape)) for track in server.engine_tracks(Quantity.RUNNING).values()) or 1
 
 
 def ended(server: ServerHistory, first: int, last: int) -> float:

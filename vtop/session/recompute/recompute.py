@@ -31,24 +31,24 @@ from dataclasses import dataclass
 from vtop.metrics.vllm import Quantity
 from vtop.session.frame.tokens import Recompute
 from vtop.session.history.server import ServerHistory
-from vtop.session.history.window import Stretch, Window
-from vtop.session.kv.preemption_detector import Stair
+from vtop.session.history.window import ScrapeRange, Window
+from vtop.session.kv.preemption_detector import PreemptionDetector
 from vtop.session.recompute.decode_only import ended, preempted, settled
 from vtop.session.recompute.required_tokens import Needed, needed
-from vtop.session.recompute.write_cost import BY_FIT, BY_SHAPE, Tariff, tariff
+from vtop.session.recompute.write_cost import BY_FIT, BY_SHAPE, WriteCost, write_cost_of
 from vtop.session.recompute.write_fit import WriteFit
 
 BY_KV = "KV released"
 FLAG = "--enable-mfu-metrics"
 
-_LOOK = 30  # pages for the nearest one without a prompt in mid-prefill
+_LOOK = 30  # scrapes for the nearest one without a prompt in mid-prefill
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
     """One stretch of one run of one server."""
 
-    costs: Tariff | None
+    costs: WriteCost | None
     needed: Needed
     executed: float | None
     tokens: float | None  # recomputed
@@ -67,9 +67,12 @@ class _Server:
 
 
 def recompute(
-    window: Window, now_s: float, stairs: Mapping[ServerHistory, Stair], fits: Mapping[ServerHistory, WriteFit]
+    window: Window,
+    now_s: float,
+    detectors: Mapping[ServerHistory, PreemptionDetector],
+    fits: Mapping[ServerHistory, WriteFit],
 ) -> Recompute:
-    servers = [_server(one, now_s, stairs[one.server], fits[one.server]) for one in window.stretches]
+    servers = [_server(one, now_s, detectors[one.server], fits[one.server]) for one in window.ranges]
     parts = [part for one in servers for part in one.ever]
     least = _sum(part.needed.least for one in servers for part in one.window)
     least_ever = _sum(part.needed.least for part in parts)
@@ -105,10 +108,10 @@ def recompute(
     )
 
 
-def _server(one: Stretch, now_s: float, stair: Stair, fit: WriteFit) -> _Server:
+def _server(one: ScrapeRange, now_s: float, detector: PreemptionDetector, fit: WriteFit) -> _Server:
     server, last = one.server, one.last
-    costs = {begin: tariff(one, begin, end, now_s=now_s, fit=fit) for begin, end in runs(server, 0, last)}
-    any_so_far = bool(preempted(server, 0, last) or stair.unconfirmed(last))
+    costs = {begin: write_cost_of(one, begin, end, now_s=now_s, fit=fit) for begin, end in runs(server, 0, last)}
+    any_so_far = bool(preempted(server, 0, last) or detector.unconfirmed(last))
     ever = [_part(server, begin, end, costs[begin], any_so_far) for begin, end in runs(server, 0, last)]
     begins = sorted(costs)
     within = [
@@ -120,8 +123,8 @@ def _server(one: Stretch, now_s: float, stair: Stair, fit: WriteFit) -> _Server:
     return _Server(
         window=[part for part in within if part is not None],
         ever=known,
-        kv_window=_released(server, stair, one.first, last) or 0.0,
-        kv_ever=_released(server, stair, 0, last),
+        kv_window=_released(server, detector, one.first, last) or 0.0,
+        kv_ever=_released(server, detector, 0, last),
         preemptions=count,
         flops=_by_flops(server, runs(server, 0, last), known, count),
         unsettled=_unsettled(server, runs(server, 0, last), known, now_s) if any_so_far else 0.0,
@@ -130,12 +133,12 @@ def _server(one: Stretch, now_s: float, stair: Stair, fit: WriteFit) -> _Server:
 
 
 def runs(server: ServerHistory, first: int, last: int) -> list[tuple[int, int]]:
-    """A stretch cut at the restarts in it; a run begins at the last page of the run before, with counters at 0."""
-    cuts = [page - 1 for page in server.restarts if first < page <= last]
+    """A stretch cut at the restarts in it; a run begins at the last scrape of the run before, with counters at 0."""
+    cuts = [scrape - 1 for scrape in server.restarts if first < scrape <= last]
     return list(zip([first, *cuts], [*cuts, last], strict=True))
 
 
-def _part(server: ServerHistory, first: int, last: int, costs: Tariff | None, preemptions: bool) -> _Part | None:
+def _part(server: ServerHistory, first: int, last: int, costs: WriteCost | None, preemptions: bool) -> _Part | None:
     work = needed(server, first, last)
     if work is None:
         return None
@@ -161,7 +164,7 @@ def _without_writes(server: ServerHistory, last: int) -> bool:
 # --- cross-checks ---------------------------------------------------------------------------------------------------
 
 
-def _released(server: ServerHistory, stair: Stair, first: int, last: int) -> float | None:
+def _released(server: ServerHistory, detector: PreemptionDetector, first: int, last: int) -> float | None:
     """KV tokens that preemptions released: their number x the mean of those of which it is known."""
     count = preempted(server, first, last)
     track = server.total(Quantity.PREEMPTIONS)
@@ -169,7 +172,7 @@ def _released(server: ServerHistory, stair: Stair, first: int, last: int) -> flo
         return None
     if not count:
         return 0.0
-    each = stair.mean_held(first, last)
+    each = detector.mean_held(first, last)
     return each * count if each is not None else None
 
 
@@ -208,11 +211,11 @@ def _unsettled(server: ServerHistory, cuts: Sequence[tuple[int, int]], parts: Se
 
 
 def _in_prefill(server: ServerHistory, first: int, last: int, *, at_end: bool) -> float:
-    """How many requests may be in mid-prefill on the first or the last page of a run, counted from the nearest page on
-    which nobody was."""
+    """How many requests may be in mid-prefill on the first or the last scrape of a run, counted from the nearest scrape
+    on which nobody was."""
     running = server.total(Quantity.RUNNING)
-    page = last if at_end else first
-    most = (running.at(page) or 0.0) if running is not None else 0.0
+    scrape = last if at_end else first
+    most = (running.at(scrape) or 0.0) if running is not None else 0.0
     if not most:
         return 0.0
     near = range(last, max(first - 1, last - _LOOK), -1) if at_end else range(first, min(last + 1, first + _LOOK))

@@ -45,7 +45,7 @@ class Needed:
 
 
 def needed(server: ServerHistory, first: int, last: int) -> Needed | None:
-    """After page first and up to page last; None where the server does not count tokens."""
+    """After scrape first and up to scrape last; None where the server does not count tokens."""
     prompt, generated = _computed(server, first, last), _grown(server, Quantity.GENERATION_TOKENS, first, last)
     began = server.histogram(Quantity.TTFT)
     observed = began.sums(first, last) if began is not None else None

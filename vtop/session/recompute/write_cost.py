@@ -16,7 +16,7 @@ from itertools import product
 
 from vtop.metrics.vllm import Quantity
 from vtop.session.history.server import ServerHistory
-from vtop.session.history.window import Stretch
+from vtop.session.history.window import ScrapeRange
 from vtop.session.kv.pool import pool_at
 from vtop.session.recompute.required_tokens import needed
 from vtop.session.recompute.token_cost import Cost, Parallel, Shape, cost
@@ -32,7 +32,7 @@ _SPREADS = tuple((t, p, narrow) for narrow in (False, True) for p in (1, 2, 4) f
 
 
 @dataclass(frozen=True, slots=True)
-class Tariff:
+class WriteCost:
     method: str
     token_bytes: float
     row_bytes: float
@@ -51,13 +51,13 @@ class Tariff:
             turn = token // common
             if left == 0 and turn > 1:
                 chunks = rest * pow(row // common, -1, turn) % turn
-                # beyond half a turn it is a page that is no atomic snapshot: fewer rows than generated tokens
+                # beyond half a turn it is a scrape that is no atomic snapshot: fewer rows than generated tokens
                 rows += chunks if chunks <= min(turn // 2, written / token) else 0
         return max(0.0, (written - self.row_bytes * rows) / self.token_bytes)
 
 
-def tariff(one: Stretch, first: int, end: int, *, now_s: float, fit: WriteFit) -> Tariff | None:
-    """Of the run of the server from page first to page end, as known on the stretch's last page."""
+def write_cost_of(one: ScrapeRange, first: int, end: int, *, now_s: float, fit: WriteFit) -> WriteCost | None:
+    """Of the run of the server from scrape first to scrape end, as known on the stretch's last scrape."""
     server, last = one.server, one.last
     track = server.total(Quantity.WRITE_BYTES)
     written = track.grown(first, end) if track is not None else None
@@ -70,23 +70,23 @@ def tariff(one: Stretch, first: int, end: int, *, now_s: float, fit: WriteFit) -
         price = tried if tried is not None else _by_shape(server, end, shape, Found(None, None))
         work, tried = needed(server, first, end), None
         if price is not None:
-            alone = Tariff(BY_SHAPE, price.token_bytes, price.row_bytes)
+            alone = WriteCost(BY_SHAPE, price.token_bytes, price.row_bytes)
             rows, least = (work.rows, work.least) if work is not None else (0.0, 0.0)
             enough = alone.executed(written, rows, counter=track.at(end) or 0.0) >= least * (1 - SHORT)
             tried = price if enough else None
     if tried is not None:
-        return Tariff(BY_SHAPE, tried.token_bytes, tried.row_bytes, tried)
+        return WriteCost(BY_SHAPE, tried.token_bytes, tried.row_bytes, tried)
     if found.both_bytes is not None and found.token_bytes is not None:
-        return Tariff(BY_FIT, found.token_bytes, found.both_bytes - found.token_bytes)
+        return WriteCost(BY_FIT, found.token_bytes, found.both_bytes - found.token_bytes)
     return None
 
 
-def _by_shape(server: ServerHistory, page: int, shape: Shape, found: Found) -> Cost | None:
+def _by_shape(server: ServerHistory, scrape: int, shape: Shape, found: Found) -> Cost | None:
     """What the shape says, in the parallel degrees that agree best with the fit; as it stands where there is none."""
-    dtype = pool_at(server, page, None).cache_dtype
+    dtype = pool_at(server, scrape, None).cache_dtype
     if found.both_bytes is None:
         return cost(shape, dtype)
-    engines = max(1, len(server.engines(Quantity.RUNNING, page)))
+    engines = max(1, len(server.engines(Quantity.RUNNING, scrape)))
     best, off = None, AGREE
     for data, (tensor, pipeline, narrow) in product(sorted({1, engines}), _SPREADS):
         tried = cost(shape, dtype, Parallel(tensor, pipeline, data, narrow))

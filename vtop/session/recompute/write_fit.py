@@ -4,8 +4,8 @@ Where every step only decoded (decoding.py) a token is one executed token and on
 
     written = (a + b) x tokens                                              exactly, step by step
 
-and between two pages on which nobody was in mid-prefill and nobody waited (a preempted request would, to run its prompt
-again), with no preemption in between,
+and between two scrapes on which nobody was in mid-prefill and nobody waited (a preempted request would, to run its
+prompt again), with no preemption in between,
 
     written = a x (computed prompt tokens + generated - first tokens) + b x (generated + chunks that ended no prompt)
 
@@ -13,8 +13,8 @@ for a prompt of P tokens with G of output runs P + G - 1 tokens. How many chunks
 which makes a too large by b / (a x tokens of a chunk), a few in a million. a + b is what most of the first kind say
 (two that agree are `sure`; a preemption that nobody has told of yet may look like decoding), a the median of what the
 second kind says then, weighted by its prompts; without the first kind both are fitted by least squares. Of each run of
-the server (between restarts) the first ENOUGH of either kind count, so that a later page changes nothing. Prompts that
-were aborted before their first token spoil single stretches, which a median bears.
+the server (between restarts) the first ENOUGH of either kind count, so that a later scrape changes nothing. Prompts
+that were aborted before their first token spoil single stretches, which a median bears.
 
 Source: vLLM v1/metrics/perf.py. Bytes, tokens.
 """
@@ -33,7 +33,7 @@ from vtop.session.recompute.decode_only import only_decoded, preempted, quiet
 from vtop.session.recompute.required_tokens import needed
 
 ENOUGH = 33
-LOOKS = 600  # pages with new tokens of one run that are looked at, at most
+LOOKS = 600  # scrapes with new tokens of one run that are looked at, at most
 
 _SAME = 1e-6
 _ENOUGH_TURN = 1e-3  # how far from one direction the equations of a least-squares fit must lie
@@ -50,33 +50,33 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """written = a x prompt + (a + b) x generated; known from a page on."""
+    """written = a x prompt + (a + b) x generated; known from a scrape on."""
 
-    page: int
+    scrape: int
     prompt: float  # computed tokens less first tokens, and drafted ones
     generated: float
     written: float
 
 
 class WriteFit:
-    """The equations of one server, looked for once, page by page, as far as anybody asked."""
+    """The equations of one server, looked for once, scrape by scrape, as far as anybody asked."""
 
     def __init__(self, server: ServerHistory) -> None:
         self._server = server
         self._next = 0  # place in the track of generated tokens
         self._looks = 0
-        self._run = 0  # the first page of the run that is being looked at
+        self._run = 0  # the first scrape of the run that is being looked at
         self._settled: int | None = None
-        self._paces: list[tuple[int, float]] = []  # page, a + b
+        self._paces: list[tuple[int, float]] = []  # scrape, a + b
         self._spans: list[_Span] = []
         self._here = [0, 0]  # how many of either in this run
 
     def costs(self, first: int, last: int) -> Found:
-        """By the equations of the pages after first and up to last, which lie in one run of the server."""
+        """By the equations of the scrapes after first and up to last, which lie in one run of the server."""
         self._look(last)
-        low, high = (bisect_right(self._paces, page, key=lambda one: one[0]) for page in (first, last))
+        low, high = (bisect_right(self._paces, scrape, key=lambda one: one[0]) for scrape in (first, last))
         paces = [pace for _, pace in self._paces[low:high]]
-        low, high = (bisect_right(self._spans, page, key=lambda one: one.page) for page in (first, last))
+        low, high = (bisect_right(self._spans, scrape, key=lambda one: one.scrape) for scrape in (first, last))
         spans = self._spans[low:high]
         if not paces:
             return _least_squares(spans)
@@ -90,49 +90,49 @@ class WriteFit:
         written = self._server.total(Quantity.WRITE_BYTES)
         if generated is None or written is None:
             return
-        pages, restarts = generated.page, self._server.restarts
-        end = bisect_right(pages, last)
+        scrapes, restarts = generated.scrape, self._server.restarts
+        end = bisect_right(scrapes, last)
         while self._next < end:
-            page = pages[self._next]
-            run = restarts[bisect_right(restarts, page) - 1] if restarts and restarts[0] <= page else 0
+            scrape = scrapes[self._next]
+            run = restarts[bisect_right(restarts, scrape) - 1] if restarts and restarts[0] <= scrape else 0
             if run != self._run:
                 self._run, self._settled, self._looks, self._here = run, None, 0, [0, 0]
             if self._looks >= LOOKS or min(self._here) >= ENOUGH:  # on to the next restart, if there is one by then
-                after = bisect_right(restarts, page)
-                self._next = bisect_left(pages, restarts[after]) if after < len(restarts) else end
+                after = bisect_right(restarts, scrape)
+                self._next = bisect_left(scrapes, restarts[after]) if after < len(restarts) else end
                 self._next = min(self._next, end)
                 continue
             self._next += 1
             self._looks += 1
-            self._see(page, written)
+            self._see(scrape, written)
 
-    def _see(self, page: int, written: Track) -> None:
+    def _see(self, scrape: int, written: Track) -> None:
         server = self._server
-        if page > self._run and quiet(server, page - 1):
-            self._settle(page - 1, page, written)
-        found = only_decoded(server, page)
-        if found is not None and page > self._run:
-            grown = written.grown(page - 1, page)
-            if grown and self._here[0] < ENOUGH and not _drafted(server, page):
-                self._paces.append((page, grown / found[1]))
+        if scrape > self._run and quiet(server, scrape - 1):
+            self._settle(scrape - 1, scrape, written)
+        found = only_decoded(server, scrape)
+        if found is not None and scrape > self._run:
+            grown = written.grown(scrape - 1, scrape)
+            if grown and self._here[0] < ENOUGH and not _drafted(server, scrape):
+                self._paces.append((scrape, grown / found[1]))
                 self._here[0] += 1
-            self._settle(page - 1, page, written)
-            self._settle(page, page, written)
-        elif quiet(server, page):
-            self._settle(page, page, written)
+            self._settle(scrape - 1, scrape, written)
+            self._settle(scrape, scrape, written)
+        elif quiet(server, scrape):
+            self._settle(scrape, scrape, written)
 
-    def _settle(self, page: int, known: int, written: Track) -> None:
-        """Nobody was in mid-prefill on a page; known from another on."""
+    def _settle(self, scrape: int, known: int, written: Track) -> None:
+        """Nobody was in mid-prefill on a scrape; known from another on."""
         server, before = self._server, self._settled
-        if before is not None and page <= before:
+        if before is not None and scrape <= before:
             return
-        self._settled = page
-        if before is None or self._here[1] >= ENOUGH or preempted(server, before, page):
+        self._settled = scrape
+        if before is None or self._here[1] >= ENOUGH or preempted(server, before, scrape):
             return
         waiting = server.total(Quantity.WAITING)
-        if waiting is None or waiting.at(before) != 0 or waiting.at(page) != 0:
+        if waiting is None or waiting.at(before) != 0 or waiting.at(scrape) != 0:
             return
-        work, grown = needed(server, before, page), written.grown(before, page)
+        work, grown = needed(server, before, scrape), written.grown(before, scrape)
         if work is None or not grown:
             return
         prompt = work.prompt - work.first_tokens + work.drafted
@@ -141,9 +141,9 @@ class WriteFit:
             self._here[1] += 1
 
 
-def _drafted(server: ServerHistory, page: int) -> bool:
+def _drafted(server: ServerHistory, scrape: int) -> bool:
     track = server.total(Quantity.SPEC_DRAFT_TOKENS)
-    return track is not None and bool(track.grown(page - 1, page))
+    return track is not None and bool(track.grown(scrape - 1, scrape))
 
 
 def _most_agreed(values: Sequence[float]) -> tuple[float, int]:
