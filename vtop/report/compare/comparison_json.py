@@ -9,7 +9,7 @@ import msgspec
 from vtop.report.compare.parts import Comparison
 from vtop.report.render.json import rounded
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 
 
 def json(comparison: Comparison) -> bytes:

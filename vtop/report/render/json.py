@@ -19,7 +19,7 @@ from vtop.report.findings.next_steps import steps
 from vtop.report.findings.validity import checks
 from vtop.report.model import Report
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 DIGITS: Final = 12
 DRAWN_ONLY: Final = ("timeline", "zoom", "distributions")
 
