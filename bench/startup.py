@@ -44,15 +44,15 @@ print(json.dumps(found))
 NOT_NEEDED = ("pip", "setuptools")
 
 
-def run(tree: Path, words: list[str], *switches: str) -> tuple[float, str]:
-    """Wall seconds of `python SWITCHES -m vtop WORDS` in an empty folder, and its stderr."""
+def run(environment: dict[str, str], words: list[str], *switches: str) -> tuple[float, str]:
+    """Wall seconds of `python SWITCHES WORDS` in an empty folder, and its stderr."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, *switches, *(word.replace("OUT", folder) for word in words)]
         began_s = time.perf_counter()
         done = subprocess.run(
             command,
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(tree)},
+            env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -64,13 +64,15 @@ def run(tree: Path, words: list[str], *switches: str) -> tuple[float, str]:
     return took_s, done.stderr
 
 
-def speed(tree: Path, runs: int) -> None:
+def speed(tree: Path, runs: int, compiled: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONPYCACHEPREFIX": compiled}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     print(f"{'':<50} {'wall ms':>8} {'imports ms':>10} {'modules':>8} {'of vtop':>8}")
     for line in ("", *VERBS):
         words = ["-m", "vtop", *line.split()] if line else ["-c", "pass"]
-        run(tree, words)  # compiles what is not compiled
-        walls_s = [run(tree, words)[0] for _ in range(runs)]
-        logs = [IMPORTED.findall(run(tree, words, "-X", "importtime")[1]) for _ in range(3)]
+        run(environment, words)  # compiles
+        walls_s = [run(environment, words)[0] for _ in range(runs)]
+        logs = [IMPORTED.findall(run(environment, words, "-X", "importtime")[1]) for _ in range(3)]
         imports_ms = median(sum(int(own_us) for own_us, _ in log) / 1e3 for log in logs)
         names = {name for _, name in logs[0]}
         own = sum(name.partition(".")[0] == "vtop" for name in names)
@@ -99,7 +101,8 @@ def main() -> None:
     if given.size:
         size(given.tree.resolve())
     else:
-        speed(given.tree.resolve(), given.runs)
+        with tempfile.TemporaryDirectory() as compiled:
+            speed(given.tree.resolve(), given.runs, compiled)
 
 
 if __name__ == "__main__":
