@@ -12,14 +12,19 @@ from typing import Any
 import click
 
 from vtop import __version__
-from vtop.cli import compare, files, load, replay, report, simulate, watch, whatif
+from vtop.cli import compare, config, files, load, replay, report, simulate, watch, whatif
+from vtop.cli.arguments import spelled_out
 from vtop.cli.common import attached, need_terminal, servers_of, view_of
 from vtop.cli.options import load_options, look_options, server_options
 from vtop.errors import VtopError
 
 
 class VtopGroup(click.Group):
-    """Errors of the user are one line on stderr, and exit code 2."""
+    """Errors of the user are one line on stderr, and exit code 2. A bare address is a --url."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.default_map = config.defaults(self)
+        return super().parse_args(ctx, spelled_out(args, self.params, self.commands))
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         for stream in (sys.stdout, sys.stderr):  # a narrow encoding costs a sign, never the output
@@ -66,7 +71,18 @@ def _give_up_what_nobody_reads() -> None:
 def main(ctx: click.Context, /, **asked: Any) -> None:
     """The instrument panel of a vLLM server.
 
-    Without a verb: attach to the server and show it. vtop --url localhost:8000
+    Without a verb: attach to the server and show it.
+
+    \b
+      vtop                            http://localhost:8000
+      vtop :8301 gpu7:8000            two servers; also --url
+      vtop --load c=64                and drive it; > and < change the load, x breaks it off
+      vtop --record run.jsonl         keep what you see; r does so at any time
+      vtop replay run.jsonl           the same screen again
+      vtop report run.jsonl           what was found, with figures
+      vtop demo                       without a server or a GPU
+
+    Each option has an environment variable (--window is VTOP_WINDOW) and a place in a file: vtop config.
     """
     if ctx.invoked_subcommand is not None:
         for option in ctx.command.params:
@@ -80,7 +96,7 @@ def main(ctx: click.Context, /, **asked: Any) -> None:
     if once:
         if phases:
             raise VtopError("--load goes with the screen, not with --once; see vtop load and vtop sweep")
-        watch.once(attached(asked, servers, record_to), view["window_s"], as_json)
+        watch.once(attached(asked, servers, record_to), view, as_json)
         return
     if as_json:
         raise VtopError("--json goes with --once: vtop --once --json")
@@ -94,3 +110,5 @@ for verb in (report.report, compare.compare, files.export, files.check, files.cu
     main.add_command(verb)
 for verb in (simulate.demo, simulate.simulate, whatif.whatif, whatif.fit):
     main.add_command(verb)
+main.add_command(config.config)
+config.listen_to_environment(main, *main.commands.values())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vtop import units
+from vtop.cli.arguments import joined
 from vtop.cli.common import attached, servers_of
 from vtop.cli.options import DEFAULT_URL, Seconds, access_options, server_options
 from vtop.errors import VtopError
@@ -149,6 +150,7 @@ def load(words: tuple[str, ...], **asked: Any) -> None:
     from vtop.recording import encode
 
     url, specs = (DEFAULT_URL, words) if "=" in words[0].partition("/")[0] else (words[0], words[1:])
+    specs = joined(specs)
     if not specs:
         raise VtopError(f"what load is not said; write vtop load {url} c=64, or rate=8 for=60s")
     plan = _checked(phases(specs, option="SPEC"), asked)

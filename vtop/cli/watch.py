@@ -67,22 +67,27 @@ def live(
                 click.echo(f"recorded {path}", err=True)
 
 
-def once(attachment: Attachment, window_s: float, as_json: bool) -> None:
-    from vtop.draw.theme import clean
+def once(attachment: Attachment, view: dict[str, Any], as_json: bool) -> None:
+    """Two scrapes of each server: the frame as JSON or as text. Exit code 2 where a server did not answer."""
+    import shutil
+
     from vtop.session.frame.frame import View
 
     clock: Callable[[], float] = attachment.clock
     try:
         answered = attachment.once()
         session = session_of(attachment.recording.start, attachment.recording)
-        frame = session.frame(clock(), View(window_s=window_s))
+        frame = session.frame(clock(), View(window_s=view["window_s"]))
     finally:
         attachment.stop("once")
     if as_json:
         print_json(frame)
     else:
-        for server in frame.servers:
-            click.echo(clean(f"{server.url}: {server.status.sentence}"))
+        from vtop.ui import run
+
+        size = shutil.get_terminal_size((120, 36))
+        shown = run.still(session, now_s=frame.now_s, size=(max(80, size.columns), max(24, size.lines - 1)), **view)
+        click.echo(shown[1], nl=False)
     if not answered:
         sys.exit(2)
 
