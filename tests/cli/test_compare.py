@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
+from tests.cli.vtop import runner
 from tests.session.made import RECORDINGS, SMALL
 from vtop.cli import main
 
@@ -17,7 +18,7 @@ SHORT, LONG = FILES["sweep_c8"], FILES["sweep_c16"]
 
 
 def compared(*words: str) -> Result:
-    return CliRunner().invoke(main, ["compare", *words])
+    return runner().invoke(main, ["compare", *words])
 
 
 def refused(*words: str) -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from tests.cli.vtop import refused, vtop
+from tests.cli.vtop import refused, runner, vtop
 from tests.ui.screens import SHIPPED, SWEEP
 from vtop.cli import main
 
 
 def run(*words: str) -> Result:
-    return CliRunner().invoke(main, list(words))
+    return runner().invoke(main, list(words))
 
 
 def said(result: Result) -> str:

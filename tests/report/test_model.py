@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import zstandard
-from click.testing import CliRunner
 
+from tests.cli.vtop import runner
 from tests.report.reports import NAMES, made, path_of, report_of, session_of
 from vtop import units
 from vtop.cli import main
@@ -51,9 +51,7 @@ def at(document: Any, field: str) -> Any:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_screen_and_the_report_give_the_same_digits(name: str) -> None:
     run = recording(report_of(name))["run"]
-    shown = CliRunner().invoke(
-        main, ["show", str(path_of(name)), "--json", "--at", asked(name), "--window", window(name)]
-    )
+    shown = runner().invoke(main, ["show", str(path_of(name)), "--json", "--at", asked(name), "--window", window(name)])
     assert shown.exit_code == 0, shown.stderr
     screen = json.loads(shown.stdout)
     for field, there in SAME.items():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vtop.cli.common import form_of, open_recording, session_of, write
+from vtop.cli.options import ParamType
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ FORMATS = {
 }  # fmt: skip
 
 
-class Percent(click.ParamType[float]):
+class Percent(ParamType[float]):
     """5, 5%: as a ratio."""
 
     name = "percent"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,8 +16,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_URL = "http://localhost:8000"
 DEFAULT_THEME = "dark"
 
+if TYPE_CHECKING:
+    ParamType = click.ParamType
+else:
 
-class Seconds(click.ParamType[float]):
+    class ParamType(click.ParamType):
+        """click's, which takes the type of its values only from click 8.4 on."""
+
+        def __class_getitem__(cls, value: object) -> type:
+            return cls
+
+
+class Seconds(ParamType[float]):
     """90, 90s, 2m30s, 2:30."""
 
     name = "time"
@@ -47,7 +57,7 @@ class Number(click.FloatRange):
         return number
 
 
-class Size(click.ParamType[tuple[int, int]]):
+class Size(ParamType[tuple[int, int]]):
     """Columns x lines of a screen: 120x40."""
 
     name = "size"

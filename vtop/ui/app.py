@@ -30,7 +30,7 @@ from vtop.errors import VtopError
 from vtop.recording import AnyEvent, LiveRecording, Mark, Note, Outage, Playhead, Recording, Scrape
 from vtop.session.frame.frame import View
 from vtop.session.session import Session
-from vtop.ui import driver, screenshot
+from vtop.ui import driver, screenshot, textual_private
 from vtop.ui.board import Board, Scene
 from vtop.ui.help import HelpScreen
 from vtop.ui.keys import KEYS
@@ -85,7 +85,7 @@ class VtopApp(App[None]):
         hidden: frozenset[str] = frozenset(),
         load: LoadControl | None = None,
     ) -> None:
-        super().__init__(driver_class=driver.Terminal)
+        super().__init__(driver_class=textual_private.Terminal)
         self.recording = recording
         self.playhead = playhead
         self.session = session if session is not None else Session(recording.start)
@@ -106,8 +106,8 @@ class VtopApp(App[None]):
 
     # --- the parts of the screen -----------------------------------------------------------------------------------
 
-    def get_default_screen(self) -> driver.ExactScreen:
-        return driver.ExactScreen()
+    def get_default_screen(self) -> textual_private.ExactScreen:
+        return textual_private.ExactScreen()
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         if self.look is not None and not self.look.colour:
