@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from tests.draw import frames
+from tests.draw.panels import DRAW
+from vtop.draw import layout
 from vtop.draw import theme as looks
-from vtop.draw.grid import LEFT, left
-from vtop.draw.layout import BODY, KEYS, arrange, assembled, columns_for, drawn, screen
-from vtop.draw.panels.registry import PANELS, chart_columns
+from vtop.draw.grid import LEFT, chart_columns, left
+from vtop.draw.layout import KEYS, arrange, assembled, columns_for, drawn, screen
 from vtop.draw.text import Line
 from vtop.session.frame.charts import Points
 from vtop.session.frame.frame import Frame
@@ -32,11 +33,11 @@ def text(lines: Iterable[Line]) -> str:
 
 
 def draw(name: str, frame: Frame, width: int, height: int, look: looks.Look = LOOKS[0]) -> str:
-    return text(PANELS[name][1](frame, width, height, look))
+    return text(DRAW[name](frame, width, height, look))
 
 
 @pytest.mark.parametrize("frame", frames.ALL)
-@pytest.mark.parametrize("panel", PANELS)
+@pytest.mark.parametrize("panel", DRAW)
 @settings(max_examples=40, deadline=None)
 @given(
     size=st.tuples(st.integers(30, 210), st.integers(1, 24)), columns=st.integers(1, 150), look=st.sampled_from(LOOKS)
@@ -45,7 +46,7 @@ def test_every_line_has_exactly_the_width(
     panel: str, frame: str, size: tuple[int, int], columns: int, look: looks.Look
 ) -> None:
     width, height = size
-    lines = PANELS[panel][1](frames.ALL[frame](columns), width, height, look)
+    lines = DRAW[panel](frames.ALL[frame](columns), width, height, look)
     assert [sum(cell_len(segment.text) for segment in line) for line in lines] == [width] * height
 
 
@@ -61,7 +62,7 @@ def test_any_points_can_be_drawn(data: st.DataObject, width: int, height: int) -
     )  # fmt: skip
     frame = replace(frames.overload(20), charts=charts)
     for panel in ("requests", "kv", "gpus", "ttft", "tokens"):
-        lines = PANELS[panel][1](frame, width, height, LOOKS[0])
+        lines = DRAW[panel](frame, width, height, LOOKS[0])
         assert [sum(cell_len(segment.text) for segment in line) for line in lines] == [width] * height
 
 
@@ -99,9 +100,9 @@ def test_drawing_twice_gives_the_same(size: tuple[int, int]) -> None:
 @pytest.mark.parametrize("width", range(30, 130, 3))
 def test_no_number_is_cut(width: int) -> None:
     frame = frames.overload(chart_columns(width))
-    wide = "\n".join(draw(panel, frame, 400, 30) for panel in PANELS if panel != "axis")
+    wide = "\n".join(draw(panel, frame, 400, 30) for panel in DRAW if panel != "axis")
     known = set(re.findall(r"[\d.,]*\d", wide + frames.overload().status.sentence)) | {"20k", "100", "200", "10", "0"}
-    for panel in PANELS:
+    for panel in DRAW:
         if panel in ("axis",):
             continue
         for height in (1, 2, 3, 4, 8):
@@ -120,7 +121,7 @@ def test_the_overload_reads_as_it_was() -> None:
     requests = draw("requests", frame, 78, 4)
     assert re.search(r"running +11 .*↑ 20", requests)
     assert re.search(r"preempt +37 ", requests)
-    assert "≤ 82,470 of 86,896 tok · room ≥ 4,426" in draw("kv", frame, 78, 2)
+    assert "≤ 82,470 of 86,896 tok · free ≥ 4,426" in draw("kv", frame, 78, 2)
     ttft = draw("ttft", frame, 78, 6)
     assert re.search(r"queue +48\.1 s .*98\.7 %", ttft)
     assert "≈ 52.3 s (estimate)" in ttft
@@ -132,13 +133,13 @@ def test_max_num_seqs_and_token_budget_stand_in_the_header_where_all_servers_hav
     def header(*limits: tuple[int | None, int | None] | None) -> str:
         known = [StartedWith("vllm serve", {}, *of, ()) if of is not None else None for of in limits]
         servers = tuple(frames.server(at, started=of) for at, of in enumerate(known))
-        return draw("header", replace(frames.overload(), servers=servers), 160, 1)
+        return draw("header", replace(frames.overload(), servers=servers), 200, 1)
 
-    assert "· max-num-seqs 128 · 8,192 tok a step ·" in header((128, 8192))
-    assert "· max-num-seqs 128 · 8,192 tok a step ·" in header((128, 8192), (128, 8192))
-    assert "· 8,192 tok a step ·" in header((None, 8192))
+    assert "· max-num-seqs 128 · 8,192 tok per step ·" in header((128, 8192))
+    assert "· max-num-seqs 128 · 8,192 tok per step ·" in header((128, 8192), (128, 8192))
+    assert "· 8,192 tok per step ·" in header((None, 8192))
     for unknown in (header(None), header((None, None)), header((128, 8192), None), header((128, 8192), (10, 8192))):
-        assert not re.search("seats|tok a step", unknown)
+        assert not re.search("max-num-seqs|tok per step", unknown)
 
 
 def test_the_parts_of_ttft_follow_each_other() -> None:
@@ -184,7 +185,7 @@ def test_a_reading_a_little_over_its_limit_does_not_rescale_the_chart() -> None:
 
 def test_what_is_old_is_faded_and_says_its_age() -> None:
     look, frame = LOOKS[0], frames.down()
-    used = {segment.style for line in PANELS["requests"][1](frame, 78, 4, look) for segment in line}
+    used = {segment.style for line in DRAW["requests"](frame, 78, 4, look) for segment in line}
     assert look.faded is not None
     assert used <= set(look.faded.styles.values())
     assert "stale 41 s ago" in draw("header", frame, 120, 1)
@@ -208,12 +209,12 @@ def test_an_uneven_engine_has_a_sign() -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("panel", BODY)
+@pytest.mark.parametrize("panel", layout.body())
 def test_a_panel_can_be_hidden_chosen_or_have_the_body(size: tuple[int, int], panel: str) -> None:
     frame = frames.fleet(columns_for(size[0]))
-    for hidden, only in ((frozenset({panel}), None), (frozenset[str](), panel), (frozenset(BODY), None)):
+    for hidden, only in ((frozenset({panel}), None), (frozenset[str](), panel), (frozenset(layout.body()), None)):
         parts = drawn(frame, *size, LOOKS[0], hidden=hidden, only=only, chosen=panel)
-        shown = {place.panel for place, _ in parts} & set(BODY)
+        shown = {place.panel for place, _ in parts} & set(layout.body())
         assert not (shown & hidden)
         assert only is None or shown == {only}
         lines = text(assembled(parts, *size, LOOKS[0])).splitlines()
@@ -268,13 +269,13 @@ def test_the_mark_of_a_device_that_serves_is_explained_where_there_is_room() -> 
     assert "○ not serving" in draw("gpus", other, 110, 6)
     unknown = replace(other, gpus=replace(other.gpus, devices=(frames.device(serving=None),)))
     assert "serving" not in draw("gpus", unknown, 110, 6)
-    assert any(number.name == "● ○" for number in NUMBERS if number.panel == "gpu")
+    assert any(number.name == "● ○" for number in NUMBERS if number.panel == "gpus")
 
 
 def test_recomputed_tokens_name_their_unit_where_there_is_room() -> None:
-    assert "6,981 tok a preemption" in draw("tokens", frames.overload(), 78, 12)
-    assert "6,981 a preemption" in draw("tokens", frames.overload(), 66, 12)
-    assert "6,981 a time" in draw("tokens", frames.overload(), 58, 12)
+    for width in (78, 58):
+        said = draw("tokens", frames.overload(), width, 12)
+        assert "recomputed 258,309 tok (+24.5 %) · 6,981 per preemption" in said
 
 
 def test_a_first_scrape_is_an_attachment() -> None:

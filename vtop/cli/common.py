@@ -25,12 +25,12 @@ def view_of(look: dict[str, Any]) -> dict[str, Any]:
     """How to look at a session: the look itself, the window and what is hidden. Takes these options out of `look`."""
     import os
 
-    from vtop.draw.layout import BODY
+    from vtop.draw.layout import body
     from vtop.draw.theme import load
 
     hidden = frozenset(name.strip() for name in look.pop("hide").split(",") if name.strip())
-    if wrong := hidden - set(BODY):
-        raise VtopError(f"--hide {sorted(wrong)[0]}: no such panel; there are {', '.join(BODY)}")
+    if wrong := hidden - set(body()):
+        raise VtopError(f"--hide {sorted(wrong)[0]}: no such panel; there are {', '.join(body())}")
     encodings = [(stream.encoding or "ascii").lower() for stream in (sys.stdout, sys.stderr) if stream is not None]
     narrow = not all(encoding.startswith("utf") for encoding in encodings)
     theme, ascii_only = look.pop("theme"), look.pop("ascii_only")

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from vtop import units
 from vtop.draw import chart
-from vtop.draw.text import Line, Piece, blank, line, padded, shorten, width_of
+from vtop.draw.text import Column, Line, Piece, blank, line, padded, shorten, table, width_of
 from vtop.draw.theme import Look
 from vtop.metrics.histogram import Range
 from vtop.session.frame.charts import Points
@@ -146,6 +146,17 @@ def shared(height: int, blocks: Sequence[Block]) -> list[int]:
         if over == before:
             break
     return heights
+
+
+def rows_of(look: Look, width: int, height: int, columns: tuple[Column, ...], rows: list[list[Piece]]) -> list[Line]:
+    """A table in exactly `height` lines; of rows that there is no room for, how many there are."""
+    titles = height > 1
+    room = height - titles
+    kept = rows if len(rows) <= room else rows[: max(1, room - 1)]
+    lines = table(look, width, columns, kept, titles)
+    if len(kept) < len(rows) and len(lines) < height:
+        lines.append(line(look, width, (f"and {len(rows) - len(kept)} more", "dim")))
+    return stacked(look, width, height, [fixed(0, lines[:height])])
 
 
 def range_text(found: Range | None) -> str:

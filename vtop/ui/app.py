@@ -307,7 +307,7 @@ class VtopApp(App[None]):
     def action_choose(self, step: int) -> None:
         """Go to the next panel; behind the last one there is none, unless one has the whole body."""
         if self.only is not None:
-            shown = [name for name in layout.BODY if name not in self._hidden]
+            shown = [name for name in layout.body() if name not in self._hidden]
             self.only = self.chosen = shown[(shown.index(self.only) + step) % len(shown)]
             self.draw()
             return
@@ -316,7 +316,7 @@ class VtopApp(App[None]):
         self.chosen = names[(at + step) % len(names)]
 
     def on_board_chosen(self, message: Board.Chosen) -> None:
-        self.chosen = message.panel if message.panel in layout.BODY else None
+        self.chosen = message.panel if message.panel in layout.body() else None
 
     def action_enlarge(self) -> None:
         """Give the chosen panel the whole body; again to give it back."""

@@ -89,7 +89,7 @@ class Board(Widget):
 
     def panels(self) -> list[str]:
         """The panels on the screen, in the order of reading."""
-        return [place.panel for place, _ in self._drawn if place.heading or place.panel in layout.BODY]
+        return [place.panel for place, _ in self._drawn if place.heading or place.panel in layout.body()]
 
     def redraw(self) -> None:
         """Draw anew, and ask for those cells that are not as they were."""

@@ -44,6 +44,12 @@ def load(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     return stacked(look, width, height, blocks)
 
 
+def phase(frame: Frame) -> list[str]:
+    """Which phase it is, and for how long it has run."""
+    part = frame.load
+    return [] if part is None else [f"phase {part.phase + 1} · {units.clock(part.elapsed_s)}"]
+
+
 def _aim(part: LoadPart, width: int, look: Look) -> Line:
     if part.shape == "closed":
         now: tuple[Piece, ...] = (
@@ -140,7 +146,7 @@ def _client(part: LoadPart, width: int, look: Look) -> Line:
     shown = [
         Phrase(0, (("late p99 ", "dim"), (units.seconds(part.late_p99_s), "text"))),
         Phrase(1, (("client ", "dim"), (units.whole_percent(part.cpu_ratio), "text"), (" of a core", "dim"))),
-        Phrase(2, (("lag ", "dim"), (units.seconds(part.lag_s), "text"))),
+        Phrase(2, (("event-loop delay ", "dim"), (units.seconds(part.lag_s), "text"))),
     ]
     return phrases(look, width, shown)
 
@@ -152,7 +158,7 @@ def _slo(part: LoadPart, width: int, look: Look) -> Line:
         Phrase(
             0,
             (
-                ("kept ", "dim"),
+                ("within SLO ", "dim"),
                 (units.percent(part.slo.attainment_ratio), "number"),
                 (f" of {units.count(part.slo.judged)}", "dim"),
             ),

@@ -170,7 +170,7 @@ def kv(frame: Frame) -> Verdict | None:
     if at.preemptions:
         said.append(f"{_many(at.preemptions, 'preemption')} in {units.seconds(at.seconds)}")
     if account.oversubscription is not None and account.oversubscription > 1:
-        said.append(f"asked for {account.oversubscription:.1f} × the pool")
+        said.append(f"demand {account.oversubscription:.1f} × the pool")
     fits, wasted = account.predicted_residents, _recompute_share(frame)
     fewer = at.max_num_seqs is None or (fits is not None and at.max_num_seqs > fits)
     if at.preemptions and fits is not None and fits >= 1 and fewer and wasted is not None and wasted >= WASTED:

@@ -44,7 +44,7 @@ LOAD = (
     Number(
         "load",
         "p50 … p99.99",
-        "load.ttft.p99_s",
+        "load.itl.p99_s",
         "s",
         (),
         "nearest rank over all requests, failed and unfinished ones as longer than everything (∞)",
@@ -62,7 +62,39 @@ LOAD = (
     ),
     Number(
         "load",
-        "kept",
+        "client",
+        "load.cpu_ratio",
+        "%",
+        (),
+        "CPU time of the load's processes ÷ time, of one core; event-loop delay: the worst lateness of its event "
+        "loop in the last second",
+        also=("load.lag_s",),
+    ),
+    Number(
+        "load",
+        "requests",
+        "load.done",
+        "requests",
+        (),
+        "of the phase, warm-up left out but in flight: sent, in flight, with a first token (answering), done, failed, "
+        "broken off by vtop (unfinished), and how many are planned or what time is left",
+        also=(
+            "load.failed",
+            "load.sent",
+            "load.unfinished",
+            "load.in_flight",
+            "load.answering",
+            "load.planned",
+            "load.progress_ratio",
+            "load.left_s",
+            "load.concurrency",
+            "load.output_tokens",
+            "load.wrong_length",
+        ),
+    ),
+    Number(
+        "load",
+        "within SLO",
         "load.slo",
         "%",
         (),
@@ -91,6 +123,7 @@ LOAD = (
         "growth of the server's hit counter from the scrape before the phase to the one after it",
         "vtop's prompts meet no other run's: hits are those of prefix=, of other traffic, or of preempted requests "
         "that met their own blocks",
+        also=("load.cached_tokens",),
     ),
     Number("load", "goodput", "load.slo.good_per_s", "requests/s", (), "requests that kept every bound ÷ time so far"),
 )

@@ -8,8 +8,9 @@ from vtop.metrics import vllm
 from vtop.metrics.vllm import Quantity
 
 _ELSEWHERE = {
-    "gpu": "NVML",
+    "gpus": "NVML",
     "header": "the scrape itself",
+    "servers": "the scrape itself",
     "load": "vtop's own requests",
     "ttft": "vtop's own requests",
 }
@@ -30,6 +31,8 @@ class Number:
     formula: str
     caveat: str = ""
     elsewhere: str = ""  # where it comes from, when neither from a series nor from where its panel's others do
+    also: tuple[str, ...] = ()  # further fields that the same row tells of
+    on_screen: bool = True  # False: only in JSON and reports
 
     @property
     def source(self) -> str:

@@ -1,4 +1,4 @@
-"""The numbers of the panel gpu: power, energy, clocks and the roofline."""
+"""The numbers of the panel gpus: power, energy, clocks and the roofline."""
 
 from __future__ import annotations
 
@@ -7,33 +7,46 @@ from vtop.session.glossary.number import Number
 
 GPU = (
     Number(
-        "gpu",
+        "gpus",
         "power",
         "gpus.power_w",
         "W",
         (),
         "sum of the GPUs in use by a watched server where NVML tells, else of all GPUs of this host",
         "an average over 1 s on most GPUs (power_kind says which); not known when one GPU's is not known",
+        also=("gpus.power_limit_w", "gpus.power.mean", "gpus.power.high"),
     ),
     Number(
-        "gpu",
+        "gpus",
         "● ○",
         "gpus.serving",
         "sign",
         (),
         "● a process of a watched server on this host computes on the GPU; ○ none of them does; blank: not known",
     ),
-    Number("gpu", "energy", "gpus.energy_j", "J", (), "growth of the GPU's energy counter in the window"),
+    Number("gpus", "energy", "gpus.energy_j", "J", (), "growth of the GPU's energy counter in the window"),
     Number(
-        "gpu",
+        "gpus",
         "clock",
         "gpus.sm_mhz",
         "MHz",
         (),
         "SM clock now, beside its maximum; what holds it down stands behind it in words",
+        also=("gpus.sm_max_mhz",),
     ),
     Number(
-        "gpu",
+        "gpus",
+        "load",
+        "gpus.util_ratio",
+        "%",
+        (),
+        "share of the last sample period in which a kernel ran; memory in use and in all stands behind it, and the "
+        "temperature",
+        "says that something ran, not how well: see MFU",
+        also=("gpus.mem_used_bytes", "gpus.mem_total_bytes", "gpus.temp_c"),
+    ),
+    Number(
+        "gpus",
         "joules",
         "energy.joules",
         "J",
@@ -42,16 +55,17 @@ GPU = (
         "to that nearest to its last; where a GPU has none: power integrated over the readings, gaps left out",
     ),
     Number(
-        "gpu",
+        "gpus",
         "J per token",
         "energy.per_output_token_j",
         "J",
         (Q.GENERATION_TOKENS, Q.PROMPT_TOKENS),
         "joules ÷ generated tokens, and ÷ prompt and generated tokens, of the servers on this host",
         "not known where no server is on this host, or where the readings cover less than 95 % of the window",
+        also=("energy.per_token_j",),
     ),
     Number(
-        "gpu",
+        "gpus",
         "idle",
         "energy.idle_share",
         "%",
@@ -60,23 +74,25 @@ GPU = (
         "not known before the session has seen the server idle",
     ),
     Number(
-        "gpu",
+        "gpus",
         "at its limit",
         "energy.near_limit_share",
         "%",
         (),
         "readings with a GPU at 97 % of its power limit or above ÷ readings",
+        on_screen=False,
     ),
     Number(
-        "gpu",
+        "gpus",
         "throttled",
         "energy.throttled_share",
         "%",
         (),
         "readings with a clock event reason other than idle ÷ readings; each reason with its own share",
+        on_screen=False,
     ),
     Number(
-        "gpu",
+        "gpus",
         "MFU",
         "roofline.mfu_ratio",
         "%",
@@ -86,18 +102,20 @@ GPU = (
         "time included",
         "vLLM's model of the work, recompute included; attention counts as a full rectangle; only with --enable-"
         "mfu-metrics",
+        also=("roofline.flops_per_s",),
     ),
     Number(
-        "gpu",
+        "gpus",
         "bandwidth",
         "roofline.bandwidth_ratio",
         "%",
         (Q.READ_BYTES, Q.WRITE_BYTES),
         "Δ (read + written bytes) ÷ seconds ÷ engines ÷ memory peak of the GPU",
         "vLLM's model of the traffic, not a measurement",
+        also=("roofline.bytes_per_s",),
     ),
     Number(
-        "gpu",
+        "gpus",
         "intensity",
         "roofline.intensity",
         "FLOP/byte",

@@ -1,42 +1,12 @@
-"""Who is looked at and how that stands: the header, the sentence that matters most, and what happened."""
+"""The first line: who is looked at; at its right end what the screen does and how old the data are."""
 
 from __future__ import annotations
 
-from typing import Final
-
 from vtop import units
-from vtop.draw.panels.flow import fits
-from vtop.draw.text import Line, Phrase, Piece, blank, fitting, line, padded, phrases, width_of
+from vtop.draw.panels.kv import fits
+from vtop.draw.text import Line, Phrase, Piece, blank, padded, phrases
 from vtop.draw.theme import Look
-from vtop.session.bottleneck.verdict import TITLES
-from vtop.session.frame.charts import LoggedEvent
 from vtop.session.frame.frame import Frame
-
-# Kind of status -> sign, role. Red is for what needs a hand now.
-STATES: Final = {
-    "waiting": ("waiting", "warn"),
-    "down": ("down", "bad"),
-    "unhealthy": ("unhealthy", "bad"),
-    "blind": ("blind", "warn"),
-    "frozen": ("frozen", "bad"),
-    "idle": ("idle", "dim"),
-    "busy": ("busy", "good"),
-}
-# Of a verdict: what needs a hand is warn, red what needs it now.
-_VERDICTS: Final = {"none": "good", "idle": "dim", "waiting": "dim", "unknown": "dim", "stuck": "bad", "stale": "bad"}
-_EVENT_ROLES: Final = {
-    "start": "dim",
-    "restart": "warn",
-    "flags": "warn",
-    "outage": "bad",
-    "back": "good",
-    "unhealthy": "bad",
-    "preemption": "preemption",
-    "mark": "mark",
-    "note": "dim",
-    "end": "dim",
-}
-_WORDS: Final = {"start": "attached ·"}
 
 
 def header(frame: Frame, width: int, height: int, look: Look, state: str = "") -> list[Line]:
@@ -83,7 +53,7 @@ def _limits(frame: Frame) -> tuple[Piece, ...]:
     if limit is not None:
         said += [("max-num-seqs ", "dim"), (units.count(limit), "text")]
     if budget is not None:
-        said += [(" · " if said else "", "dim"), (f"{units.count(budget)} tok a step", "dim")]
+        said += [(" · " if said else "", "dim"), (f"{units.count(budget)} tok per step", "dim")]
     return tuple(said)
 
 
@@ -123,43 +93,3 @@ def _details(frame: Frame, width: int, look: Look) -> Line:
     if frame.origin is not None:
         shown.append(Phrase(1, ((frame.origin, "dim"),)))
     return phrases(look, width, shown)
-
-
-def status(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
-    """The one thing to know: a sign, which limit binds, and its evidence; and a flag to try where there is room."""
-    sign, role = STATES.get(frame.status.kind, ("note", "dim"))
-    found = frame.verdict
-    role = verdict_role(found.limit) if frame.status.fresh else role
-    head = (f"{look.glyphs.signs[sign]} {TITLES[found.limit]}  ", role)
-    shown = [Phrase(at, ((text, "text"),)) for at, text in enumerate(found.evidence)]
-    if found.flag is not None:
-        shown.append(Phrase(len(shown), (("try ", "dim"), (found.flag, "mark"))))
-    first = line(look, width, head, *fitting(look, width - width_of(head[0]), shown))
-    return [first] + [blank(look, width)] * (height - 1)
-
-
-def verdict_role(limit: str) -> str:
-    return _VERDICTS.get(limit, "warn")
-
-
-def events(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
-    """What happened, the newest on top: session time, sign, word, text."""
-    latest = frame.event_log[: -height - 1 : -1]
-    lines = [_event(logged, width, look) for logged in latest]
-    if frame.status.kind == "waiting" and frame.origin is None:  # a newcomer may have no server at all
-        offer = line(
-            look, width, ("no server at hand? ", "dim"), ("vtop demo", "mark"), (" brings a simulated one", "dim")
-        )
-        lines = [offer, *lines[: height - 1]]
-    if not lines:
-        lines = [line(look, width, ("nothing happened yet", "dim"))]
-    return lines + [blank(look, width)] * (height - len(lines))
-
-
-def _event(logged: LoggedEvent, width: int, look: Look) -> Line:
-    role = _EVENT_ROLES.get(logged.kind, "dim")
-    sign = look.glyphs.signs.get(logged.kind, look.glyphs.signs["note"])
-    word = "" if logged.text.startswith(logged.kind[:7]) else f"{_WORDS.get(logged.kind, logged.kind)} "
-    return line(
-        look, width, (f"{units.clock(logged.at_s):>7} ", "dim"), (f"{sign} {word}", role), (logged.text, "text")
-    )

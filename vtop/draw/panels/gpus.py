@@ -1,16 +1,14 @@
-"""What the work runs on: GPUs, engines and servers, a row each."""
+"""The panel GPU: power against its limit over time, joules, and a row a GPU."""
 
 from __future__ import annotations
 
 from vtop import units
 from vtop.draw import chart
-from vtop.draw.grid import chart_rows, fixed, growing, left, seen, sparked, stacked, top
-from vtop.draw.panels.story import STATES
-from vtop.draw.text import Column, Line, Phrase, Piece, line, padded, phrases, table
+from vtop.draw.grid import chart_rows, fixed, growing, left, sparked, stacked, top
+from vtop.draw.text import Line, Phrase, Piece, line, padded, phrases
 from vtop.draw.theme import Look
 from vtop.session.frame.frame import Frame
 from vtop.session.frame.gpus import GpuPart
-from vtop.session.frame.servers import EnginePart
 
 OLD_S = 5.0  # a reading older than this is no longer of now
 NOT_THE_SERVERS = "GPUs of this host, not the server's"
@@ -63,9 +61,17 @@ def gpus(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     return stacked(look, width, height, blocks)
 
 
+def watched(frame: Frame) -> list[str]:
+    """How long a stretch the readings are of, which begin with the session; and that the GPUs are not the server's."""
+    if not frame.gpus.devices:
+        return []
+    window = f"last {units.span(min(frame.asked_window_s, frame.now_s))}"
+    return [window] if frame.gpus.local else ["this host", window]
+
+
 def _joules(frame: Frame, width: int, look: Look) -> Line:
     energy, roof = frame.energy, frame.roofline
-    shown = [Phrase(0, ((f"{units.number(energy.per_output_token_j)} J", "number"), (" an output token", "dim")))]
+    shown = [Phrase(0, ((f"{units.number(energy.per_output_token_j)} J", "number"), (" per output token", "dim")))]
     if energy.idle_share is not None:
         shown.append(Phrase(2, ((f"{units.whole_percent(energy.idle_share)} of it idle", "dim"),)))
     if roof.mfu_ratio is not None:
@@ -99,90 +105,3 @@ def _device(device: GpuPart, width: int, look: Look, several: bool) -> Line:
     if device.serving is not None:
         shown.append(Phrase(7, ((f"{sign} serving" if device.serving else f"{sign} not serving", "dim"),)))
     return phrases(look, width, shown, between="  ")
-
-
-_ENGINE = (
-    Column("engine", 6, right=False),
-    Column("running", 7),
-    Column("waiting", 7),
-    Column("KV", 7),
-    Column("out /s", 7, rank=2),
-    Column("share", 14, right=False, rank=1),
-)
-
-
-def engines(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
-    """A row an engine, with a sign at those that have much more or less to do than the others."""
-    look = seen(frame, look)
-    total = sum(_requests(engine) or 0.0 for engine in frame.engines)
-    mean = total / len(frame.engines) if frame.engines else 0.0
-    several = len(frame.servers) > 1
-    rows: list[list[Piece]] = []
-    for engine in frame.engines:
-        name = f"{engine.server}·{engine.name}" if several else engine.name
-        rows.append(
-            [
-                (name, "text"),
-                (units.short_count(engine.running), "number"),
-                (units.short_count(engine.waiting), "number"),
-                (units.percent(engine.kv_used_ratio), "number"),
-                (units.short(engine.generation_per_s), "number"),
-                _skew(engine, mean),
-            ]
-        )
-    return _rows(look, width, height, _ENGINE, rows)
-
-
-def _requests(engine: EnginePart) -> float | None:
-    known = [value for value in (engine.running, engine.waiting) if value is not None]
-    return sum(known) if known else None
-
-
-def _skew(engine: EnginePart, mean: float) -> Piece:
-    asked = _requests(engine)
-    if asked is None or mean < 2:  # of a few requests an uneven share says nothing
-        return ("", "dim")
-    times = asked / mean
-    if times >= 1.5:
-        return (f"▲ {units.number(times)} × mean", "warn")
-    if times <= 0.5:
-        return (f"▼ {units.number(times)} × mean", "warn")
-    return ("even", "dim")
-
-
-_SERVER = (
-    Column("", 11, right=False),
-    Column("server", 24, right=False),
-    Column("age", 10, rank=1),
-    Column("engines", 7, rank=3),
-    Column("outages", 7, rank=4),
-    Column("model", 20, right=False, rank=2),
-)
-
-
-def servers(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
-    """A row a server: how it is, who it is and how old its latest scrape is."""
-    rows: list[list[Piece]] = []
-    for server in frame.servers:
-        word, role = STATES.get(server.status.kind, ("note", "dim"))
-        rows.append(
-            [
-                (f"{look.glyphs.signs[word]} {server.status.kind}", role),
-                (server.url.removeprefix("http://"), "text"),
-                (units.ago(server.age_s), "text" if server.status.fresh else "warn"),
-                (units.count(server.engines), "text"),
-                (units.count(server.outages), "text"),
-                (", ".join(server.models) or units.UNKNOWN, "dim"),
-            ]
-        )
-    return _rows(look, width, height, _SERVER, rows)
-
-
-def _rows(look: Look, width: int, height: int, columns: tuple[Column, ...], rows: list[list[Piece]]) -> list[Line]:
-    titles = height > 1
-    room = height - titles
-    kept = rows if len(rows) <= room else rows[: max(1, room - 1)]
-    lines = table(look, width, columns, kept, titles)
-    if len(kept) < len(rows) and len(lines) < height:
-        lines.append(line(look, width, (f"and {len(rows) - len(kept)} more", "dim")))
-    return stacked(look, width, height, [fixed(0, lines[:height])])
