@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from vtop.plan.kv_plan import KvPlan, Memory
     from vtop.plan.model_config import ModelConfig
     from vtop.plan.observed import Observed
+    from vtop.plan.queueing import Services
     from vtop.recording import Request
     from vtop.report.render.document import Document
 
@@ -63,6 +64,60 @@ class Range(click.ParamType[tuple[int, int]]):
         if not 1 <= least <= most:
             self.fail(f"{value!r} is no length: write 1024 or 512~2048", param, ctx)
         return least, most
+
+
+class Mixture(click.ParamType["Services"]):
+    """Service times with their shares: 20ms:0.8,180ms:0.2; or one time."""
+
+    name = "times"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Services:
+        from vtop.plan.queueing import Services
+
+        if isinstance(value, Services):
+            return value
+        times, shares = [], []
+        for part in str(value).split(","):
+            found = re.fullmatch(r"\s*(\d+(?:\.\d+)?|\.\d+)(ms|s)(?::(\d*\.?\d+))?\s*", part)
+            if found is None or float(found[1]) <= 0:
+                self.fail(f"{part!r} is no time with a share: write 20ms:0.8,180ms:0.2", param, ctx)
+            times.append(float(found[1]) / (1000 if found[2] == "ms" else 1))
+            shares.append(float(found[3]) if found[3] is not None else 1.0)
+        if abs(sum(shares) - 1) > 1e-9:
+            self.fail(f"{value!r}: the shares add up to {sum(shares):g}, not to 1", param, ctx)
+        return Services(tuple(times), tuple(shares))
+
+
+class Rates(click.ParamType[tuple[float, ...]]):
+    """Rates of arrival, in requests a second: 2,4,6.5."""
+
+    name = "rates"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            rates = tuple(float(part) for part in str(value).split(","))
+        except ValueError:
+            rates = ()
+        if not rates or not all(0 < rate < 1e6 for rate in rates):
+            self.fail(f"{value!r} is no list of rates: write 2,4,6.5", param, ctx)
+        return rates
+
+
+class Share(click.ParamType[float]):
+    """A share of requests: 95% or 0.95."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        found = re.fullmatch(r"(\d*\.?\d+)\s*(%?)", str(value).strip())
+        share = float(found[1]) / (100 if found[2] else 1) if found is not None else 0.0
+        if not 0 < share <= 1:
+            self.fail(f"{value!r} is no share: write 95% or 0.95", param, ctx)
+        return share
 
 
 output_options = together(
@@ -149,6 +204,62 @@ def kv(source: Path | None, *, form: str | None, output: Path | None, **asked: A
     _show(words.document(answer), answer, "kv", written, output)
 
 
+@plan.command()
+@click.argument("source", type=click.Path(path_type=Path), required=False)
+@click.option("--service", type=Mixture(), metavar="TIMES", help="20ms:0.8,180ms:0.2, or one time: 52ms.")
+@click.option("--rates", type=Rates(), metavar="LIST", help="Requests/s: 2,4,6,8. [by how busy the servers are]")
+@click.option("--slo", metavar="BOUND", required=True, help="From arrival to end: e2e=250ms.")
+@click.option("--attain", type=Share(), default="95%", show_default=True, metavar="SHARE")
+@click.option("--servers", type=_NUMBER, metavar="N", help="Over one queue. [1; of a recording what was in flight]")
+@click.option("--runs", type=_NUMBER, default=12, show_default=True, metavar="N", help="Whole runs a rate.")
+@click.option("--seed", type=int, default=101, show_default=True, metavar="N", help="Of the first run.")
+@click.option("--n", "many", type=click.IntRange(min=2), default=50_000, show_default=True, help="Requests a run.")
+@click.option("--warm", type=click.IntRange(min=0), metavar="N", help="Left out of each. [a tenth]")
+@click.option("--phase", type=_NUMBER, metavar="N", help="Of a recording: whose measured times. [the first]")
+@output_options
+def queue(source: Path | None, *, form: str | None, output: Path | None, **asked: Any) -> None:
+    """What does waiting do to a service level, at which rate of arrivals?
+
+    A queue of requests that come by themselves. Service times are --service, or those that a recording (SOURCE) of
+    vtop's own closed loop measured.
+    """
+    written = form_of(output, form, FORMATS, ".txt, .md, .json or .html")
+    from vtop.load.workload.spec import slo
+    from vtop.plan import queueing
+    from vtop.report.plan import queueing as words
+
+    bounds = slo(asked["slo"])
+    if bounds.e2e_s is None or bounds.ttft_s is not None or bounds.tpot_s is not None:
+        raise VtopError(f"--slo {asked['slo']}: a queue knows whole requests only; write e2e=250ms")
+    if (source is None) == (asked["service"] is None):
+        raise VtopError("whose service times? --service 20ms:0.8,180ms:0.2, or a recording of a closed loop")
+    notes: list[str] = []
+    servers = asked["servers"]
+    if source is not None:
+        services, in_flight = _measured_services(source, asked["phase"])
+        servers = servers or in_flight
+        if in_flight > 1:
+            notes.append(
+                f"the times were measured with {in_flight} in flight, so they hold what the requests cost one another "
+                "then; with fewer they would be shorter"
+            )
+    else:
+        services = asked["service"]
+    many, warm = asked["many"], asked["warm"]
+    wanted = queueing.Queue(
+        services=services,
+        slo_s=bounds.e2e_s,
+        target=asked["attain"],
+        servers=servers or 1,
+        requests=many,
+        warm=many // 10 if warm is None else warm,
+        seeds=tuple(range(asked["seed"], asked["seed"] + asked["runs"])),
+    )
+    rates = asked["rates"] or queueing.usual_rates(wanted)
+    answer = queueing.answer(wanted, rates, _progress if sys.stderr.isatty() else None, notes)
+    _show(words.document(answer), answer, "queue", written, output)
+
+
 # --- what is planned for ----------------------------------------------------------------------------------------------
 
 
@@ -203,6 +314,36 @@ def _asked_server(asked: dict[str, Any]) -> Observed:
     if not answered:
         raise VtopError(f"{asked['url']}: does not answer with vLLM's metrics")
     return observed(session, asked["url"])
+
+
+def _measured_services(source: Path, number: int | None) -> tuple[Services, int]:
+    """What requests of a closed loop took, and how many were in flight."""
+    from vtop.plan.queueing import Services
+    from vtop.recording import Load as Phase
+    from vtop.recording import Request
+    from vtop.session.load.request_latency import times_of
+
+    recording = open_recording(source)
+    phases: list[Phase] = []
+    requests: list[Request] = []
+    while events := recording.take():
+        phases += [one for one in events if isinstance(one, Phase) and one.state == "begin"]
+        requests += [one for one in events if isinstance(one, Request) and not one.warmup and one.error is None]
+    closed = [one for one in phases if one.shape == "closed" and one.concurrency]
+    chosen = [one for one in closed if number is None or one.phase == number - 1]
+    if not chosen:
+        what = "no closed loop of vtop's own load" if number is None else f"no closed loop is its phase {number}"
+        raise VtopError(f"{source}: {what}; an open loop's times hold its waits, and are no service times")
+    phase = chosen[0]
+    mine = [times_of(one).e2e_s for one in requests if one.phase == phase.phase]
+    times = tuple(time for time in mine if time is not None and time > 0)
+    if not times:
+        raise VtopError(f"{source}: no request of phase {phase.phase + 1} succeeded")
+    return Services(times, origin=f"of {source}, {phase.spec}"), phase.concurrency or 1
+
+
+def _progress(done: int, of: int) -> None:
+    click.echo(f"\r{done} of {of} runs" + ("\n" if done == of else ""), nl=False, err=True)
 
 
 def _memory(asked: dict[str, Any]) -> Memory | None:
