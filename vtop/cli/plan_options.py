@@ -153,9 +153,26 @@ source_options = together(
     access_options,
     shape_option,
 )
+
+
+class Pair(click.ParamType[tuple[int, int]]):
+    """Prompt and output tokens of a request: 1024+256."""
+
+    name = "lengths"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        if isinstance(value, tuple):
+            return value
+        found = re.fullmatch(r"(\d+)\+(\d+)", str(value).strip())
+        if found is None or not int(found[1]) or not int(found[2]):
+            self.fail(f"{value!r} is no request: write prompt + output tokens, such as 1024+256", param, ctx)
+        return int(found[1]), int(found[2])
+
+
 length_options = together(
     click.option("--input-len", "inputs", type=Range(), metavar="N|N~M", help="Prompt tokens of a request."),
     click.option("--output-len", "outputs", type=Range(), metavar="N|N~M", help="Output tokens of a request."),
+    click.option("--request", "pairs", type=Pair(), multiple=True, metavar="N+M", help="Both at once; repeatable."),
 )
 memory_options = together(
     click.option(

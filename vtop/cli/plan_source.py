@@ -92,12 +92,12 @@ def mix_of(asked: dict[str, Any]) -> Mix | None:
     """Every pair of an input and an output length; of a range evenly spaced ones, both ends among them."""
     from vtop.plan.kv import GIVEN, Mix
 
-    inputs, outputs = asked["inputs"], asked["outputs"]
+    inputs, outputs, pairs = asked["inputs"], asked["outputs"], list(asked["pairs"])
     if inputs is None and outputs is None:
-        return None
+        return Mix(tuple(pairs), GIVEN) if pairs else None
     if inputs is None or outputs is None:
         raise VtopError("a request has both lengths: --input-len 1024 --output-len 256")
-    pairs = [(a, b) for a in _spread(*inputs) for b in _spread(*outputs)]
+    pairs += [(a, b) for a in _spread(*inputs) for b in _spread(*outputs)]
     return Mix(tuple(pairs), GIVEN)
 
 

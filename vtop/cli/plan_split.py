@@ -89,7 +89,7 @@ def tp(source: Path | None, *, form: str | None, output: Path | None, **asked: A
     model, seen, _ = source_of(source, asked)
     model = model or _model_of(seen)
     ps = tuple(sorted({1, *asked["ps"]}))
-    timing, origin, per_token_s = _timing(model, asked)
+    timing, origin, per_token_s, fixed_s = _timing(model, asked)
     size = _activation_bytes(asked["dtype"])
     wanted = tp_plan.Asked(
         ps=ps,
@@ -98,7 +98,7 @@ def tp(source: Path | None, *, form: str | None, output: Path | None, **asked: A
         timing=timing,
         timing_origin=origin,
         per_token_s=per_token_s,
-        other_s=asked["other_s"] or (0.0, 0.0),
+        other_s=asked["other_s"] or (fixed_s, fixed_s),
         activation_bytes=size,
         decode_costs=_tables(asked["decode_tables"], asked["backend"]),
         setting=Setting(asked["nodes"], asked["sequence_parallel"], asked["context"]),
@@ -171,25 +171,27 @@ def _activation_bytes(dtype: str) -> int:
     return size
 
 
-def _timing(model: ModelConfig, asked: dict[str, Any]) -> tuple[StepTime, str, float | None]:
-    """Seconds of a step's products on one GPU by its tokens, in words, and a token's where that is all there is."""
+def _timing(model: ModelConfig, asked: dict[str, Any]) -> tuple[StepTime, str, float | None, float]:
+    """Seconds of a step's products on one GPU by its tokens, in words, a token's where that is all there is, and what a
+    step takes beside them."""
     from vtop.engine.fit import profile
     from vtop.plan.tensor_parallel import computing, roofline
 
     shape = model.dense
     if shape is None:  # refused later, with the reason
-        return lambda _: 0.0, "none", None
+        return lambda _: 0.0, "none", None, 0.0
     if asked["flops"] is not None and asked["profile_name"] is not None:
         raise VtopError("--flops and --profile: one of them says how long a step takes")
     if asked["flops"] is not None:
         one = computing(shape, asked["flops"])
-        return one, f"{asked['flops'] / 1e12:g} TFLOP/s whatever T, weights not read", one(1)
+        return one, f"{asked['flops'] / 1e12:g} TFLOP/s whatever T, weights not read", one(1), 0.0
     if asked["profile_name"] is None:
         raise VtopError("how long does a step take on one GPU? --profile NAME|FILE (see vtop fit), or --flops 120e12")
     known = profile.load(asked["profile_name"])
     rate, bandwidth = known.timing.compute_flops_s, known.timing.bandwidth_bytes_s
-    said = f"by {known.name}, the longer of weights at {bandwidth / 1e12:.2f} TB/s and products at {rate / 1e12:.0f} TFLOP/s"
-    return roofline(shape, rate, bandwidth), said, None
+    said = f"weights at {bandwidth / 1e12:.2f} TB/s or products at {rate / 1e12:.0f} TFLOP/s, what takes longer"
+    said += f", and {known.timing.fixed_s * 1e3:.2f} ms beside them on any number of GPUs"
+    return roofline(shape, rate, bandwidth), f"by {known.name}, {said}", None, known.timing.fixed_s
 
 
 def _costs(asked: dict[str, Any], ps: Sequence[int]) -> dict[int, Cost]:

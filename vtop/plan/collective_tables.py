@@ -67,12 +67,12 @@ def backends(log: str) -> tuple[str, ...]:
 def _nccl_text(path: Path, text: str, ranks: int | None) -> Measured:
     head: list[str] = []
     points: dict[int, float] = {}
-    wrong = 0
+    wrong, counted = 0, False
     for line in text.splitlines():
         words = line.lstrip("#").split()
         if line.lstrip().startswith("#"):
             if words[:2] == ["size", "count"]:
-                head = words
+                head, counted = words, "#wrong" in words  # older ones print how far off a value was, not how many
             continue
         if len(words) < 6 or not words[0].isdigit() or not words[1].isdigit():
             continue
@@ -82,7 +82,7 @@ def _nccl_text(path: Path, text: str, ranks: int | None) -> Measured:
         took = _number(words, at)
         if took is None:
             continue
-        wrong += (_number(words, at + 3) or 0.0) > 0
+        wrong += counted and (_number(words, at + 3) or 0.0) > 0
         points[int(words[0])] = took / 1e6
     if not points:
         raise VtopError(f"{path}: no output of all_reduce_perf, and none of vLLM's communicator benchmark")

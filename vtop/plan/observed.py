@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,9 +18,9 @@ from vtop.session.session import Session
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """How many tokens a step had, from the server's iteration histogram: upper bounds and how many steps up to each.
+    """How many tokens a step had, prompts and answers together, from the server's iteration histogram.
 
-    mean_tokens and steps count all; a step is of prompts and answers together.
+    le: upper bounds, the last without end; n: how many steps fell into each. mean_tokens and steps are of all.
     """
 
     le: tuple[float, ...]
@@ -112,4 +113,4 @@ def _steps(session: Session) -> Steps | None:
     histogram, sums = window.histogram(Quantity.ITERATION_TOKENS), window.sums(Quantity.ITERATION_TOKENS)
     if histogram is None or sums is None or sums[1] <= 0:
         return None
-    return Steps(tuple(histogram.le), tuple(histogram.n), sums[0] / sums[1], sums[1])
+    return Steps((*histogram.le, math.inf), tuple(histogram.n), sums[0] / sums[1], sums[1])

@@ -22,9 +22,9 @@ from vtop.plan.observed import Steps
 from vtop.plan.tensor_parallel import Step, StepTime, payload_bytes, step, threshold_tokens
 from vtop.plan.topology import Group
 from vtop.plan.tp_breaks import Break, Setting, breaks, model_refused
+from vtop.plan.tp_record import OnRecord, commands, on_record, span
 from vtop.plan.trace_check import TraceCheck
 
-VLLM_ROW_BYTES: Final = 8192 * 2  # vLLM's benchmark has 8,192 columns of bfloat16, whatever the model
 PAYS, NO, MIXED, REFUSED = "faster", "slower", "faster for some T", "refused"
 
 CHECKLIST: Final = (
@@ -81,17 +81,6 @@ class Pipeline:
     hops: int
     bytes_per_hop: int
     seconds: float | None  # of all hops, at the link's bandwidth; None where that is not told
-
-
-@dataclass(frozen=True, slots=True)
-class OnRecord:
-    """Over the steps of a recording, each bucket at its middle: time on one GPU over time on p."""
-
-    steps: float
-    mean_tokens: float
-    least_tokens: int
-    most_tokens: int
-    speed_up: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,43 +141,14 @@ def plan(
         activation_bytes=asked.activation_bytes,
         candidates=candidates,
         choice=_choice(asked, candidates) if candidates else "",
-        commands=commands(model, asked) if model.dense is not None else (),
+        commands=commands(model.dense, asked.ps, _tokens(asked), asked.activation_bytes)
+        if model.dense is not None
+        else (),
         backends=tuple(backends),
         groups=tuple(groups),
         trace=trace,
         notes=tuple(_notes(asked, backends, groups)),
     )
-
-
-def commands(model: ModelConfig, asked: Asked) -> tuple[str, ...]:
-    """all_reduce_perf over the payloads of the T asked for, or on record: in CUDA graphs, as JSON, a group a line; and
-    vLLM's own benchmark, which measures what its decode steps use on NVLink."""
-    assert model.dense is not None
-    tokens = _range(asked.steps) if asked.steps is not None else (min(asked.tokens), max(asked.tokens))
-    sizes = [payload_bytes(model.dense, one, asked.activation_bytes) for one in tokens]
-    low, high = 1 << math.floor(math.log2(sizes[0])), 1 << math.ceil(math.log2(sizes[1]))
-    kind = {2: "bfloat16", 4: "float"}[asked.activation_bytes]
-    many = [p for p in asked.ps if p > 1]
-    made = [
-        f"./build/all_reduce_perf -b {_short(low)} -e {_short(high)} -f 2 -g {p} -d {kind} -n 200 -w 50 -G 10 "
-        f"-J all_reduce_{p}.json"
-        for p in many
-    ]
-    lengths = " ".join(str(one) for one in _powers(low // VLLM_ROW_BYTES, high // VLLM_ROW_BYTES))
-    script = f"benchmarks/kernels/benchmark_device_communicators.py --sequence-lengths {lengths}"
-    made += [f"torchrun --nproc_per_node={p} {script} --output-json communicators_{p}.json" for p in many]
-    return tuple(made)
-
-
-def on_record(steps: Steps, one: StepTime, other: StepTime) -> OnRecord:
-    """one, other: seconds of a step on one GPU and on p, by its tokens."""
-    alone = split = 0.0
-    for (low, high), many in _buckets(steps):
-        middle = max(1, round((low + 1 + high) / 2))
-        alone += many * one(middle)
-        split += many * other(middle)
-    least, most = _range(steps)
-    return OnRecord(steps.steps, steps.mean_tokens, least, most, alone / split if split else 1.0)
 
 
 # --- a number of GPUs -------------------------------------------------------------------------------------------------
@@ -323,6 +283,17 @@ def _choice(asked: Asked, candidates: Sequence[Candidate]) -> str:
     )
 
 
+def _commands(model: ModelConfig, asked: Asked) -> tuple[str, ...]:
+    if model.dense is None:
+        return ()
+    return commands(model.dense, asked.ps, _tokens(asked), asked.activation_bytes)
+
+
+def _tokens(asked: Asked) -> tuple[int, int]:
+    """The least and the most of a step: on record, else as asked."""
+    return span(asked.steps) if asked.steps is not None else (min(asked.tokens), max(asked.tokens))
+
+
 def _notes(asked: Asked, backends: Sequence[str], groups: Sequence[Group]) -> list[str]:
     found = []
     if any(isinstance(cost, Link) for cost in asked.costs.values()):
@@ -340,31 +311,3 @@ def _notes(asked: Asked, backends: Sequence[str], groups: Sequence[Group]) -> li
         if group.numa_nodes is not None and group.numa_nodes > 1:
             found.append(f"GPUs {', '.join(map(str, group.gpus))} stand on {group.numa_nodes} NUMA nodes")
     return found
-
-
-def _buckets(steps: Steps) -> list[tuple[tuple[float, float], float]]:
-    """((above, up to), how many) of the buckets that hold steps; the last one, without an end, at twice its begin."""
-    found, below = [], 0.0
-    for le, many in zip(steps.le, steps.n, strict=True):
-        high = le if math.isfinite(le) else 2 * below
-        if many > 0:
-            found.append(((below, high), many))
-        below = le
-    return found
-
-
-def _range(steps: Steps) -> tuple[int, int]:
-    buckets = _buckets(steps)
-    return int(buckets[0][0][0]) + 1, max(1, int(buckets[-1][0][1]))
-
-
-def _powers(low: int, high: int) -> list[int]:
-    """Of two, from one to the other; the least is one row."""
-    return [1 << at for at in range(max(1, low).bit_length() - 1, max(1, high).bit_length())]
-
-
-def _short(size: int) -> str:
-    for unit, scale in (("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)):
-        if size >= scale:
-            return f"{size // scale}{unit}"
-    return str(size)

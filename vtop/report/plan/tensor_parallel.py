@@ -129,7 +129,9 @@ def _verdicts(answer: TpPlan) -> Table:
         said = f"{seats.split or 0:,} / {seats.replicas or 0:,}" if seats is not None else units.UNKNOWN
         rows.append((f"{one.p}", one.verdict or "–", units.bytes_(one.weights_bytes), said, one.why))
     notes = ("requests: that fit at their peak, of one group of p GPUs / of p replicas of one GPU.",)
-    return Table("Which to take", ("GPUs", "", "weights a rank", "requests", "why"), tuple(rows), notes, words=(1, 4))
+    return Table(
+        "Which to take", ("GPUs", "", "weights a rank", "requests", "why"), tuple(rows), notes, words=(0, 1, 4)
+    )
 
 
 def _trace(check: TraceCheck) -> tuple[tuple[str, str], ...]:
@@ -162,4 +164,6 @@ def _machine(answer: TpPlan) -> tuple[tuple[str, str], ...]:
 
 def _checklist() -> Table:
     rows = tuple((str(at), what, how) for at, (what, how) in enumerate(CHECKLIST, 1))
-    return Table("When it is slower than this says, in this order", ("", "look at", "what tells"), rows, words=(1, 2))
+    return Table(
+        "When it is slower than this says, in this order", ("", "look at", "what tells"), rows, words=(0, 1, 2)
+    )
