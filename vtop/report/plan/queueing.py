@@ -91,7 +91,7 @@ def _figure(answer: QueueAnswer) -> Figure:
 
     lowest = [one.attained.floor_ratio * 100 for one in answer.rates]
     mean = [one.attained.mean_ratio * 100 for one in answer.rates]
-    lines = (line("lowest run", "bad", lowest), line("mean", "good", mean))
+    lines = (line("lowest run", "preemption", lowest), line("mean", "running", mean))
     rules = (Rule(f"{answer.queue.target:.0%}", "limit", answer.queue.target * 100),)
     return Figure(
         key="attainment",

@@ -71,7 +71,7 @@ def _speed(answer: TpPlan, able: list[Candidate]) -> list[Block]:
 
 def _line(one: Candidate, at: int) -> Series:
     points = tuple((float(step.tokens), step.speed_up) for step in one.rows)
-    return Series(f"TP={one.p}", ("good", "kv", "tokens", "running")[at % 4], points)
+    return Series(f"TP={one.p}", ("prefill", "kv", "running", "frontend")[at % 4], points)
 
 
 def _times(step: Step) -> str:
