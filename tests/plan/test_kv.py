@@ -248,12 +248,44 @@ def test_what_vllm_would_not_load_is_refused(tp: int, why: str | None) -> None:
         kv.token_bytes(QWEN, Lanes(tp=tp), None)
 
 
-def test_state_layers_have_no_number_of_requests() -> None:
-    answer = plan(Asked(pool_bytes=2**34, mix=mix((1024, 256))), model("qwen3-next-80b"))
+CONV, RECURRENT = (2 * 16 * 128 + 32 * 128) * 3, 32 * 128 * 128  # of Qwen3-Next's gated delta net
+
+
+def test_a_state_is_a_fixed_size_a_request_whatever_its_length(tmp_path: Path) -> None:
+    of = kv.token_bytes(model("qwen3-next-80b"), Lanes(tp=2), None)
+    assert of.fixed_bytes == 36 * (CONV + RECURRENT) * 2 / 2
+    wider = load(changed(tmp_path, "qwen3-next-80b", mamba_ssm_dtype="float32"))
+    assert kv.token_bytes(wider, Lanes(), None).fixed_bytes == 36 * (CONV * 2 + RECURRENT * 4)
+
+
+def test_states_take_a_block_of_each_table_once_the_block_size_is_told() -> None:
+    answer = plan(Asked(pool_bytes=2**34, mix=mix((8192, 512)), block_size=544), model("qwen3-next-80b"))
+    assert answer.layout is not None
+    assert [(group.kind, group.layers, group.tables) for group in answer.layout.groups] == [
+        ("state", 12, 3),
+        ("full", 12, 1),
+    ]
+    assert answer.layout.block_bytes == 12 * 544 * 2 * 2 * 256 * 2
+    assert answer.demand is not None
+    assert answer.demand.blocks_at_end == 3 + 16  # three states, and 8,704 tokens in blocks of 544
+
+
+@pytest.mark.parametrize(("block", "says"), [(None, "enlarges the blocks"), (16, "does not fit a page")])
+def test_states_without_the_block_size_that_holds_them_have_no_number_of_requests(block: int | None, says: str) -> None:
+    asked = Asked(pool_bytes=2**34, mix=mix((1024, 256)), block_size=block)
+    answer = plan(asked, model("qwen3-next-80b"))
     assert (answer.layout, answer.pool, answer.fit, answer.seats) == (None, None, None, None)
-    assert answer.token is not None
-    assert answer.token.fixed_bytes is None
-    assert "state layers" in answer.notes[0]
+    assert says in answer.notes[0]
+
+
+def test_mamba_2_is_known_by_its_numbers_and_other_states_are_not(tmp_path: Path) -> None:
+    numbers = {"mamba_n_heads": 128, "mamba_d_head": 64, "mamba_n_groups": 1, "mamba_d_state": 128, "mamba_d_conv": 4}
+    layers = {"layers_block_type": ["mamba"] * 24 + ["attention"] * 4}
+    of = kv.token_bytes(load(changed(tmp_path, "qwen2.5-7b", **layers, **numbers)), Lanes(), None)
+    assert of.fixed_bytes == 24 * ((8192 + 256) * 3 + 8192 * 128) * 2
+    unknown = load(changed(tmp_path, "qwen2.5-7b", **layers))
+    assert kv.token_bytes(unknown, Lanes(), None).fixed_bytes is None
+    assert "not known" in str(kv.layout_of(unknown, Lanes(block_told=True)))
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------

@@ -11,8 +11,9 @@ bytes.
 
 Layers that keep different numbers of tokens stand in groups of one size, each with a block table of its own, over one
 pool of blocks; a sliding layer holds window - 1 + tokens in flight at most, and one block more as the window need not
-begin with a block. Models with state layers, or with layers of different page sizes, have their bytes a token and their
-fixed bytes a request told, and no number of requests: their blocks depend on the attention backend.
+begin with a block. A state is one block of its table, whose page is the attention's: vLLM enlarges the block size until
+a state fits, by steps of the attention backend, so that block size has to be told (its log says it). Models with layers
+of different page sizes have their bytes a token and their fixed bytes a request told, and no number of requests.
 On p ranks every rank holds its share of every request, so all figures are of one rank and one replica. Pipeline stages
 hold their own layers; the stage with most of them decides.
 Source: vLLM v1/core/kv_cache_utils.py (get_kv_cache_config_from_groups, get_max_concurrency_for_kv_cache_config,
@@ -37,9 +38,11 @@ COMPUTED, GIVEN, RECORDED, UNKNOWN = "computed", "given", "on record", "not know
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """How a replica is spread and batched. in_flight_tokens: scheduled and not yet settled, of all concurrent steps."""
+    """How a replica is spread and batched. in_flight_tokens: scheduled and not yet settled, of all concurrent steps.
+    block_told: the block size is the server's own, not the usual one."""
 
     block_size: int = 16
+    block_told: bool = False
     tp: int = 1
     pp: int = 1
     dp: int = 1
@@ -48,7 +51,7 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """`tables` block tables of `layers` layers each. window: tokens kept, None where all are."""
+    """`tables` block tables of `layers` layers each. window: tokens kept, None where all are, or a state is."""
 
     kind: str
     layers: int
@@ -69,7 +72,7 @@ class BlockLayout:
         """Of one request of so many tokens. settled: in the middle of its output, with no prompt under way."""
         found = 0
         for group in self.groups:
-            held = blocks_of(tokens, self.block_size)
+            held = 1 if group.kind == STATE else blocks_of(tokens, self.block_size)
             if group.window is not None:
                 kept = group.window if settled else group.window - 1 + self.in_flight_tokens
                 if max_model_len is not None:
@@ -83,7 +86,7 @@ class BlockLayout:
         found = 0
         for group in self.groups:
             if group.window is None:
-                found += group.tables * blocks_of(max_model_len, self.block_size)
+                found += group.tables * (1 if group.kind == STATE else blocks_of(max_model_len, self.block_size))
             else:
                 kept = min(group.window - 1 + self.in_flight_tokens, max_model_len)
                 found += group.tables * (blocks_of(kept, self.block_size) + 1)
@@ -166,7 +169,7 @@ def token_bytes(model: ModelConfig, lanes: Lanes, max_model_len: int | None) -> 
     if problem := model.kv_problem(lanes.tp):
         raise VtopError(f"{model.name}: {problem}")
     size = model.value_bytes
-    fixed = 0.0
+    fixed = sum((layer.state_bytes or 0.0) / lanes.tp for layer in model.layers)
     for layer in model.layers:
         if layer.kind in (SLIDING, CHUNKED):
             tokens = min(layer.window or 0, max_model_len or layer.window or 0)
@@ -175,7 +178,7 @@ def token_bytes(model: ModelConfig, lanes: Lanes, max_model_len: int | None) -> 
     return TokenBytes(
         growth_bytes=growth_bytes(model.layers, size, lanes.tp),
         all_ranks_bytes=sum(layer.bytes_per_token(size) for layer in model.layers if layer.kind in (FULL, MLA)),
-        fixed_bytes=None if any(layer.kind == STATE for layer in model.layers) else fixed,
+        fixed_bytes=None if any(layer.kind == STATE and layer.state_bytes is None for layer in model.layers) else fixed,
         copies=max(1, lanes.tp // min(heads)) if heads else 1,
     )
 
@@ -186,9 +189,10 @@ def layout_of(model: ModelConfig, lanes: Lanes, *, hybrid: bool = True) -> Block
     layers = model.layers if hybrid else tuple(_as_full(layer) for layer in model.layers)
     if not layers:
         return "no layer of it keeps a KV cache"
-    if any(layer.kind == STATE for layer in layers):
-        return "its state layers make blocks of a size that the attention backend decides; read the pool from a start"
-    pages = [round(layer.bytes_per_token(model.value_bytes, lanes.tp) * lanes.block_size) for layer in layers]
+    attending = [layer for layer in layers if layer.kind != STATE]
+    pages = [round(layer.bytes_per_token(model.value_bytes, lanes.tp) * lanes.block_size) for layer in attending]
+    if len(attending) < len(layers) and (why := _states_fit(layers, lanes, pages)) is not None:
+        return why
     kinds: dict[tuple[str, int | None], int] = {}
     for layer in layers:
         kinds[layer.kind, layer.window] = kinds.get((layer.kind, layer.window), 0) + 1
@@ -270,6 +274,23 @@ def fit(pool: Pool, of: Demand, concurrency: int | None = None) -> Fit:
         mean_ratio=concurrency * of.blocks_in_the_mean / usable if concurrency is not None else None,
         waste_tokens=concurrency * of.waste_tokens if concurrency is not None else None,
     )
+
+
+def _states_fit(layers: Sequence[KvLayer], lanes: Lanes, pages: Sequence[int]) -> str | None:
+    """Why the states of a model cannot be laid out in blocks of its attention's pages; None where they can."""
+    states = [layer.state_bytes for layer in layers if layer.kind == STATE]
+    if not pages or None in states:
+        return "the size of its layers' states is not known"
+    largest = max(state or 0.0 for state in states) / lanes.tp
+    if not lanes.block_told:
+        least = -(-largest * lanes.block_size // max(pages))
+        return (
+            f"vLLM enlarges the blocks of a model with states until one fits ({least:,.0f} tokens at least, in steps "
+            "of the attention backend): say --block-size as its log does"
+        )
+    if largest > max(pages):
+        return f"a state of {largest:,.0f} bytes does not fit a page of {max(pages):,} bytes: the block size is another"
+    return None
 
 
 def _as_full(layer: KvLayer) -> KvLayer:

@@ -11,6 +11,7 @@ from vtop.plan.kv import BlockLayout, Demand, Fit, Lanes, MemoryTerm, Mix, Pool,
 from vtop.plan.model_config import ModelConfig, of_shape
 from vtop.plan.observed import Observed
 from vtop.plan.seats import SeatCost
+from vtop.session.kv.geometry import STATE
 
 BLOCK: Final = 16  # vLLM's usual one
 STEPS_IN_FLIGHT: Final = 2  # with async scheduling, which is vLLM's default (config/vllm.py, max_concurrent_batches)
@@ -94,7 +95,8 @@ def plan(asked: Asked, model: ModelConfig | None, seen: Observed | None = None) 
     tp = asked.tp or (seen.tp if seen is not None else None) or 1
     budget = asked.max_num_batched_tokens or (seen.max_num_batched_tokens if seen is not None else None) or BUDGET
     dp = asked.dp or (seen.replicas if seen is not None else 1)
-    lanes = Lanes(block, tp, asked.pp, dp, STEPS_IN_FLIGHT * budget)
+    told = asked.block_size is not None or (seen is not None and seen.block_size is not None)
+    lanes = Lanes(block, told, tp, asked.pp, dp, STEPS_IN_FLIGHT * budget)
     max_model_len = asked.max_model_len or (seen.max_model_len if seen is not None else None)
     if max_model_len is None and model is not None:
         max_model_len = model.max_position
@@ -113,7 +115,9 @@ def plan(asked: Asked, model: ModelConfig | None, seen: Observed | None = None) 
             notes.append(
                 f"each of {token.copies} ranks keeps the same keys and values: TP {tp} makes the cache no smaller there"
             )
-        if any(group.window is not None for group in layout.groups) if layout is not None else False:
+        if layout is not None and any(group.kind == STATE for group in layout.groups):
+            notes.append("a state is one block of its table; with prefix caching vLLM keeps more of them")
+        if layout is not None and any(group.window is not None for group in layout.groups):
             notes.append(
                 f"sliding layers are taken to hold {lanes.in_flight_tokens:,} tokens in flight beside their window: "
                 f"{STEPS_IN_FLIGHT} steps of --max-num-batched-tokens {budget:,}"

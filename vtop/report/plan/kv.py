@@ -33,7 +33,7 @@ def _pool(answer: KvPlan) -> tuple[tuple[str, str], ...]:
         if token.all_ranks_bytes != token.growth_bytes:
             pairs.append(("over all heads", _exact(token.all_ranks_bytes)))
         if token.fixed_bytes:
-            pairs.append(("and a request, once its windows are full", _exact(token.fixed_bytes)))
+            pairs.append(("and a request, its states and full windows", _exact(token.fixed_bytes)))
         elif token.fixed_bytes is None:
             pairs.append(("and a request", "the states of its state layers: not computed"))
     if layout is not None and layout.block_bytes is not None:
@@ -68,7 +68,12 @@ def _requests(answer: KvPlan) -> list[Block]:
     assert of is not None
     assert mix is not None
     pairs = [("lengths", f"{_span([a for a, _ in mix.lengths])} + {_span([b for _, b in mix.lengths])}, {mix.origin}")]
-    pairs.append(("a request at its end", _blocks(of.blocks_at_end, of.bytes_at_end)))
+    alike = of.mean_blocks_at_end == of.blocks_at_end
+    pairs.append(
+        ("a request at its end" if alike else "the largest at its end", _blocks(of.blocks_at_end, of.bytes_at_end))
+    )
+    if not alike:
+        pairs.append(("the usual one at its end", f"{units.number(of.mean_blocks_at_end)} blocks"))
     pairs.append(("in the mean of its life", _blocks(of.blocks_in_the_mean, of.bytes_in_the_mean)))
     pairs.append(("empty in its last block", f"{units.number(of.waste_tokens)} tokens"))
     if answer.requests is not None and answer.needed_bytes is not None:

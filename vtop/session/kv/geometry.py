@@ -2,12 +2,16 @@
 
 A layer keeps, for each token, `kv_heads x values` numbers, where values is head_dim of the keys + head_dim of the
 values. MLA keeps one latent vector of kv_lora_rank + qk_rope_head_dim for all heads. A sliding or chunked layer keeps
-no more than its window; a state layer (Mamba, linear attention, convolution) keeps a fixed state a request and nothing
-a token; a layer that reads another's keys and values keeps none.
+no more than its window; a layer that reads another's keys and values keeps none. A state layer (Mamba, linear
+attention) keeps nothing a token and a fixed state a request, a convolution's and a recurrent one:
+
+    Mamba 2            (n_heads d_head + 2 n_groups d_state) (d_conv - 1)       n_heads d_head d_state
+    gated delta net    (2 k_heads k_dim + v_heads v_dim) (kernel - 1)           v_heads v_dim k_dim
 
 On a rank of p tensor-parallel ones a layer has max(1, kv_heads / p) heads: beyond kv_heads ranks hold copies. MLA's
 vector is one head, so every rank holds all of it.
-Source: vLLM v1/kv_cache_interface.py (AttentionSpec, MLAAttentionSpec), config/model.py (get_num_kv_heads). Bytes.
+Source: vLLM v1/kv_cache_interface.py (AttentionSpec, MLAAttentionSpec), config/model.py (get_num_kv_heads),
+model_executor/layers/mamba/mamba_utils.py. Bytes.
 """
 
 from __future__ import annotations
@@ -31,17 +35,22 @@ _KINDS: Final = {
 }  # fmt: skip
 # a number of any of these tells of state layers, where no list says which layers they are
 _STATE_MARKS: Final = ("mamba_d_state", "ssm_state_size", "state_size", "mamba_n_heads", "linear_num_value_heads")
+_DELTA: Final = ("num_key_heads", "key_head_dim", "num_value_heads", "value_head_dim", "conv_kernel_dim")
+_MAMBA2: Final = ("n_heads", "d_head", "n_groups", "d_state", "d_conv")
+_TYPE_LISTS: Final = ("layer_types", "layers_block_type", "block_types")
 _EVERY: Final = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6}  # one in so many layers is full, where no list says so
 
 
 @dataclass(frozen=True, slots=True)
 class KvLayer:
-    """values: numbers kept of one token and one head, keys and values together. window: in tokens."""
+    """values: numbers kept of one token and one head, keys and values together. window: in tokens. state_bytes: of a
+    request, over all ranks, which share it evenly; None where it is not known."""
 
     kind: str
     kv_heads: int = 0
     values: int = 0
     window: int | None = None
+    state_bytes: float | None = None
 
     def heads_per_rank(self, tp: int) -> int:
         return max(1, self.kv_heads // tp) if self.kv_heads else 0
@@ -80,7 +89,8 @@ def layers_of(shape: Shape) -> tuple[KvLayer, ...] | str:
         return kinds
     rank, rope = _int(shape, "kv_lora_rank"), _int(shape, "qk_rope_head_dim")
     if rank is not None and rope is not None:
-        made = [KvLayer(MLA, 1, rank + rope) if kind == FULL else KvLayer(kind) for kind, _ in kinds if kind]
+        state = KvLayer(STATE, state_bytes=_state_bytes(shape))
+        made = [KvLayer(MLA, 1, rank + rope) if kind == FULL else state for kind, _ in kinds if kind]
         return tuple(made) if all(kind in (FULL, STATE, "") for kind, _ in kinds) else "MLA with windows: not computed"
     heads = _heads(shape, count)
     if isinstance(heads, str):
@@ -88,7 +98,7 @@ def layers_of(shape: Shape) -> tuple[KvLayer, ...] | str:
     layers = []
     for at, (kind, window) in enumerate(kinds):
         if kind == STATE:
-            layers.append(KvLayer(STATE))
+            layers.append(KvLayer(STATE, state_bytes=_state_bytes(shape)))
         elif kind:
             kv_heads, values = heads[at]
             if kind == FULL and _int(shape, "global_head_dim") is not None:
@@ -126,9 +136,7 @@ def _kinds(shape: Shape, count: int) -> list[tuple[str, int | None]] | str:
     """(kind, window) a layer; an empty kind for a layer without attention or state."""
     window = _int(shape, "sliding_window") or _int(shape, "sliding_window_size")
     chunk = _int(shape, "attention_chunk_size")
-    told = next(
-        (str(shape[name]) for name in ("layer_types", "layers_block_type", "block_types") if shape.get(name)), ""
-    )
+    told = next((str(shape[name]) for name in _TYPE_LISTS if shape.get(name)), "")
     words = told.split(",") if told else list(str(shape.get("hybrid_override_pattern", "")))
     if words:
         while len(words) < count:
@@ -186,6 +194,25 @@ def _heads(shape: Shape, count: int) -> list[tuple[int, int]] | str:
         1 if shape.get("multi_query") else heads
     )
     return [(kv_heads, values)] * count if kv_heads else "it says no number of KV heads"
+
+
+def _state_bytes(shape: Shape) -> float | None:
+    """The convolution's state is of the model's type; the recurrent one too, unless the config names another."""
+    conv_size = _DTYPE_BYTES.get(str(shape.get("torch_dtype") or shape.get("dtype") or ""))
+    size = _DTYPE_BYTES.get(str(shape.get("mamba_ssm_dtype") or ""), conv_size)
+    if conv_size is None or size is None:
+        return None
+    delta = [_int(shape, f"linear_{name}") for name in _DELTA]
+    if None not in delta:
+        k_heads, k_dim, v_heads, v_dim, kernel = (one or 0 for one in delta)
+        conv = (2 * k_heads * k_dim + v_heads * v_dim) * (kernel - 1)
+        return conv * conv_size + v_heads * v_dim * k_dim * size
+    mamba = [_int(shape, f"mamba_{name}") for name in _MAMBA2]
+    if None not in mamba:
+        heads, head, groups, state, kernel = (one or 0 for one in mamba)
+        conv = (heads * head + 2 * groups * state) * (kernel - 1)
+        return conv * conv_size + heads * head * state * size
+    return None
 
 
 def _first(shape: Shape, *names: str) -> int | None:
