@@ -144,8 +144,20 @@ def test_what_cannot_be_is_one_line_that_says_what_to_do(words: list[str], says:
     assert says in err
 
 
+BROKEN = {
+    name: json.dumps(json.loads(Path(QWEN).read_text()) | numbers)
+    for name, numbers in {
+        "words": {"num_hidden_layers": "many"},
+        "no layer": {"num_hidden_layers": 0},
+        "too many": {"num_hidden_layers": 10**9},
+        "negative": {"num_key_value_heads": -4, "num_attention_heads": -1},
+        "no head": {"head_dim": 0, "hidden_size": 0},
+    }.items()
+}
+
+
 def test_a_config_that_is_none_is_said(tmp_path: Path) -> None:
-    for name, content in {"a": "", "b": "[]", "c": "{", "d": "{}", "e": '{"num_hidden_layers": "many"}'}.items():
+    for name, content in {"a": "", "b": "[]", "c": "{", "d": "{}", **BROKEN}.items():
         path = tmp_path / f"{name}.json"
         path.write_text(content)
         code, _, err = run("plan", "kv", str(path))

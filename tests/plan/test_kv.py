@@ -233,6 +233,27 @@ def test_groups_take_the_larger_size_where_layers_of_both_kinds_are_nearly_as_ma
     assert [(group.layers, group.tables) for group in found.groups] == [(13, 1), (13, 1)]
 
 
+def test_decode_context_parallel_spreads_the_tokens_that_ranks_hold_copies_of() -> None:
+    mla = model("deepseek-v3")
+    alone, spread = (plan(Asked(pool_bytes=2**35, tp=8, dcp=dcp, mix=mix((4096, 512))), mla) for dcp in (1, 8))
+    assert alone.pool is not None
+    assert spread.pool is not None
+    assert alone.pool.tokens is not None
+    assert spread.pool.tokens == 8 * alone.pool.tokens
+    assert not any("same keys" in note for note in spread.notes)
+    with pytest.raises(VtopError, match="does not divide --tp"):
+        plan(Asked(tp=8, dcp=3), mla)
+
+
+def test_the_sparse_layout_of_deepseek_has_656_bytes_a_token_and_layer() -> None:
+    of = kv.token_bytes(model("deepseek-v3", "fp8_ds_mla"), Lanes(), None)
+    assert of.growth_bytes == pytest.approx(61 * 656)
+
+
+def test_more_stages_than_layers_are_no_layout() -> None:
+    assert "do not make 29 stages" in str(kv.layout_of(QWEN, Lanes(pp=29)))
+
+
 def test_the_fullest_pipeline_stage_decides() -> None:
     assert layout(pp=3).block_bytes == 10 * 16 * 2 * 4 * 128 * 2
 

@@ -51,6 +51,7 @@ def plan() -> None:
 @click.option("--max-num-batched-tokens", type=NUMBER, metavar="N", help="For sliding layers. [on record, or 8192]")
 @click.option("--tp", type=NUMBER, metavar="N", help="Tensor-parallel ranks. [on record, or 1]")
 @click.option("--pp", type=NUMBER, default=1, metavar="N", help="Pipeline stages. [1]")
+@click.option("--dcp", type=NUMBER, default=1, metavar="N", help="Decode context parallel, of the TP ranks. [1]")
 @click.option("--dp", type=NUMBER, metavar="N", help="Replicas. [on record, or 1]")
 @click.option("--disable-hybrid-kv-cache-manager", "no_hybrid", is_flag=True, help="As vLLM's flag.")
 @click.option("--profile", "profile_name", metavar="NAME|FILE", help="Timing, for what fewer seats cost. [the card's]")
@@ -70,6 +71,7 @@ def kv(source: Path | None, *, form: str | None, output: Path | None, **asked: A
         tp=asked["tp"],
         pp=asked["pp"],
         dp=asked["dp"],
+        dcp=asked["dcp"],
         block_size=asked["block_size"],
         max_model_len=asked["max_model_len"],
         max_num_batched_tokens=asked["max_num_batched_tokens"],
@@ -98,9 +100,13 @@ def kv(source: Path | None, *, form: str | None, output: Path | None, **asked: A
 @click.option("--slo", metavar="BOUND", required=True, help="From arrival to end: e2e=250ms.")
 @click.option("--attain", type=Share(), default="95%", show_default=True, metavar="SHARE")
 @click.option("--servers", type=NUMBER, metavar="N", help="Over one queue. [1; of a recording what was in flight]")
-@click.option("--runs", type=NUMBER, default=12, show_default=True, metavar="N", help="Whole runs a rate.")
+@click.option(
+    "--runs", type=click.IntRange(1, 1000), default=12, show_default=True, metavar="N", help="Whole runs a rate."
+)
 @click.option("--seed", type=int, default=101, show_default=True, metavar="N", help="Of the first run.")
-@click.option("--n", "many", type=click.IntRange(min=2), default=50_000, show_default=True, help="Requests a run.")
+@click.option(
+    "--n", "many", type=click.IntRange(2, 5_000_000), default=50_000, show_default=True, help="Requests a run."
+)
 @click.option("--warm", type=click.IntRange(min=0), metavar="N", help="Left out of each. [a tenth]")
 @click.option("--phase", type=NUMBER, metavar="N", help="Of a recording: whose measured times. [the first]")
 @output_options

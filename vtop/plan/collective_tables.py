@@ -35,9 +35,12 @@ def read(path: Path, ranks: int | None = None, backend: str = FASTEST) -> Measur
             content = json.loads(text)
         except ValueError as error:
             raise VtopError(f"{path}: broken JSON ({error})") from error
-        if "sequence_lengths" in content:
-            return _vllm_json(path, content, backend)
-        return _nccl_json(path, content, ranks)
+        try:
+            if "sequence_lengths" in content:
+                return _vllm_json(path, content, backend)
+            return _nccl_json(path, content, ranks)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise VtopError(f"{path}: JSON of neither all_reduce_perf -J nor vLLM's communicator benchmark") from error
     if "Device Communicator Benchmark Results" in text or "Tensor Shape" in text:
         return _vllm_text(path, text, ranks, backend)
     return _nccl_text(path, text, ranks)

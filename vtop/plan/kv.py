@@ -14,6 +14,7 @@ pool of blocks; a sliding layer holds window - 1 + tokens in flight at most, and
 begin with a block. A state is one block of its table, whose page is the attention's: vLLM enlarges the block size until
 a state fits, by steps of the attention backend, so that block size has to be told (its log says it). Models with layers
 of different page sizes have their bytes a token and their fixed bytes a request told, and no number of requests.
+Decode context parallel spreads a block's tokens over ranks that hold copies else: so many times the tokens in a block.
 On p ranks every rank holds its share of every request, so all figures are of one rank and one replica. Pipeline stages
 hold their own layers; the stage with most of them decides.
 Source: vLLM v1/core/kv_cache_utils.py (get_kv_cache_config_from_groups, get_max_concurrency_for_kv_cache_config,
@@ -46,6 +47,7 @@ class Lanes:
     tp: int = 1
     pp: int = 1
     dp: int = 1
+    dcp: int = 1  # decode context parallel: so many ranks of the tp share a block's tokens
     in_flight_tokens: int = 8192
 
 
@@ -61,7 +63,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class BlockLayout:
-    """What a block is. block_bytes: on one rank of the fullest stage; None where the model is not known."""
+    """What a block is. block_size: its tokens, over all ranks that share them. block_bytes: on one rank of the fullest
+    stage; None where the model is not known."""
 
     block_size: int
     groups: tuple[Group, ...]
@@ -168,6 +171,8 @@ def token_bytes(model: ModelConfig, lanes: Lanes, max_model_len: int | None) -> 
     """Raises VtopError where vLLM would not load the model over so many ranks."""
     if problem := model.kv_problem(lanes.tp):
         raise VtopError(f"{model.name}: {problem}")
+    if lanes.tp % lanes.dcp:
+        raise VtopError(f"--dcp {lanes.dcp} does not divide --tp {lanes.tp}, whose ranks it shares")
     size = model.value_bytes
     fixed = sum((layer.state_bytes or 0.0) / lanes.tp for layer in model.layers)
     for layer in model.layers:
@@ -193,13 +198,18 @@ def layout_of(model: ModelConfig, lanes: Lanes, *, hybrid: bool = True) -> Block
     pages = [round(layer.bytes_per_token(model.value_bytes, lanes.tp) * lanes.block_size) for layer in attending]
     if len(attending) < len(layers) and (why := _states_fit(layers, lanes, pages)) is not None:
         return why
+    if lanes.pp > len(layers):
+        return f"{len(layers)} layers do not make {lanes.pp} stages"
+    if lanes.dcp > 1 and any(layer.kind not in (FULL, MLA) for layer in layers):
+        return "decode context parallel serves full attention only"
     kinds: dict[tuple[str, int | None], int] = {}
     for layer in layers:
         kinds[layer.kind, layer.window] = kinds.get((layer.kind, layer.window), 0) + 1
     if len(kinds) == 1:
         ((kind, window),) = kinds
         most = max(sum(pages[a:b]) for a, b in _stages(len(layers), lanes.pp))
-        return BlockLayout(lanes.block_size, (Group(kind, len(layers), 1, window),), most, lanes.in_flight_tokens)
+        group = Group(kind, len(layers), 1, window)
+        return BlockLayout(lanes.block_size * lanes.dcp, (group,), most, lanes.in_flight_tokens)
     if len(set(pages)) > 1:
         return "its layers have pages of different sizes, laid out as the attention backend decides"
     if lanes.pp > 1:

@@ -38,6 +38,7 @@ class Asked:
     tp: int | None = None
     pp: int = 1
     dp: int | None = None
+    dcp: int = 1
     block_size: int | None = None
     max_model_len: int | None = None
     max_num_batched_tokens: int | None = None
@@ -96,7 +97,7 @@ def plan(asked: Asked, model: ModelConfig | None, seen: Observed | None = None) 
     budget = asked.max_num_batched_tokens or (seen.max_num_batched_tokens if seen is not None else None) or BUDGET
     dp = asked.dp or (seen.replicas if seen is not None else 1)
     told = asked.block_size is not None or (seen is not None and seen.block_size is not None)
-    lanes = Lanes(block, told, tp, asked.pp, dp, STEPS_IN_FLIGHT * budget)
+    lanes = Lanes(block, told, tp, asked.pp, dp, asked.dcp, STEPS_IN_FLIGHT * budget)
     max_model_len = asked.max_model_len or (seen.max_model_len if seen is not None else None)
     if max_model_len is None and model is not None:
         max_model_len = model.max_position
@@ -111,9 +112,10 @@ def plan(asked: Asked, model: ModelConfig | None, seen: Observed | None = None) 
         layout = None if isinstance(found, str) else found
         if isinstance(found, str):
             notes.append(f"no blocks and no number of requests: {found}")
-        if token is not None and token.copies > 1:
+        if token is not None and token.copies > lanes.dcp:
             notes.append(
-                f"each of {token.copies} ranks keeps the same keys and values: TP {tp} makes the cache no smaller there"
+                f"{token.copies // lanes.dcp} ranks keep the same keys and values: TP {tp} makes the cache no smaller "
+                "there"
             )
         if layout is not None and any(group.kind == STATE for group in layout.groups):
             notes.append("a state is one block of its table; with prefix caching vLLM keeps more of them")

@@ -85,7 +85,7 @@ def check(path: Path, layers: int, hidden: int, activation_bytes: int) -> TraceC
         fused_calls=sum(_FUSED.search(str(one["name"])) is not None for one in kernels),
         payload_bytes=payload,
         payload_ratio=ratio,
-        seconds_per_call=median([float(one.get("dur", 0)) / 1e6 for one in kernels]) if kernels else 0.0,
+        seconds_per_call=median([_seconds(one) for one in kernels]) if kernels else 0.0,
         kernels=tuple(names.most_common(4)),
         problems=tuple(problems),
     )
@@ -104,7 +104,7 @@ def _events(path: Path) -> list[Mapping[str, Any]]:
     events = content.get("traceEvents") if isinstance(content, dict) else content
     if not isinstance(events, list):
         raise VtopError(f"{path}: no Chrome trace: it has no traceEvents")
-    return [one for one in events if isinstance(one, dict)]
+    return [one for one in events if isinstance(one, dict) and isinstance(one.get("args", {}), dict)]
 
 
 def _steps(events: list[Mapping[str, Any]]) -> list[int | None]:
@@ -115,6 +115,11 @@ def _steps(events: list[Mapping[str, Any]]) -> list[int | None]:
             return list(found)
     of_torch = [one for one in events if str(one.get("name", "")).startswith("ProfilerStep#")]
     return [None] * len({one["name"] for one in of_torch})
+
+
+def _seconds(event: Mapping[str, Any]) -> float:
+    took = event.get("dur", 0)
+    return took / 1e6 if isinstance(took, int | float) else 0.0
 
 
 def _device(event: Mapping[str, Any]) -> int:

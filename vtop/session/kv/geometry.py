@@ -23,6 +23,7 @@ from typing import Final
 FULL, MLA, SLIDING, CHUNKED, STATE = "full", "mla", "sliding", "chunked", "state"
 
 Shape = Mapping[str, int | str]
+MOST_LAYERS: Final = 10_000
 
 _DTYPE_BYTES: Final = {"float32": 4.0, "float": 4.0, "half": 2.0, "float16": 2.0, "bfloat16": 2.0}
 _ONE_BYTE: Final = ("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc", "int8")
@@ -63,6 +64,9 @@ class KvLayer:
 def value_bytes(shape: Shape, cache_dtype: str | None) -> float | None:
     """Bytes of one number in the cache; `auto` is the checkpoint's own KV type, else the model's. None: not known."""
     name = cache_dtype_of(shape, cache_dtype)
+    if name == "fp8_ds_mla":  # DeepSeek's sparse attention: 512 of one byte, 4 scales of four, 64 of two
+        rank, rope = _int(shape, "kv_lora_rank"), _int(shape, "qk_rope_head_dim")
+        return 656 / 576 if (rank, rope) == (512, 64) else None
     return 1.0 if name in _ONE_BYTE else _DTYPE_BYTES.get(name)
 
 
@@ -76,8 +80,8 @@ def cache_dtype_of(shape: Shape, cache_dtype: str | None) -> str:
 def layers_of(shape: Shape) -> tuple[KvLayer, ...] | str:
     """A layer each; or why the numbers do not say it."""
     count = _first(shape, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
-    if count is None:
-        return "it says no number of layers"
+    if not count or count > MOST_LAYERS:
+        return "it says no number of layers" if not count else f"{count:,} layers are no model's"
     if shape.get("is_encoder_decoder"):
         return "encoder-decoder models keep cross attention too: not computed"
     if _int(shape, "index_topk") is not None:
@@ -181,7 +185,7 @@ def _heads(shape: Shape, count: int) -> list[tuple[int, int]] | str:
         _first(shape, "hidden_size", "n_embd", "d_model"),
     )
     head_dim = _first(shape, "head_dim", "kv_channels") or (hidden // heads if hidden and heads else None)
-    if head_dim is None:
+    if not head_dim:
         return "it says neither head_dim nor hidden_size and num_attention_heads"
     values = head_dim + (_int(shape, "v_head_dim") or head_dim)
     each = shape.get("num_key_value_heads", shape.get("num_kv_heads"))
@@ -221,4 +225,4 @@ def _first(shape: Shape, *names: str) -> int | None:
 
 def _int(shape: Shape, name: str) -> int | None:
     value = shape.get(name)
-    return value if isinstance(value, int) else None
+    return value if isinstance(value, int) and value >= 0 else None
