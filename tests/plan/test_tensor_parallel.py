@@ -384,9 +384,10 @@ def test_custom_all_reduces_are_counted_though_they_do_not_tell_their_size(tmp_p
     assert found.payload_bytes is None
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"[]", b"{", b"\x1f\x8b\x08broken", b'{"traceEvents": 3}', b'[{"args": 3}, 7]']
-)
+NO_TRACES = [b"", b"[]", b"{", b"\x1f\x8b\x08broken", b'{"traceEvents": 3}', b'[{"args": 3}, 7]']
+
+
+@pytest.mark.parametrize("content", NO_TRACES)
 def test_what_is_no_trace_is_one_line(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(content)

@@ -53,6 +53,7 @@ def plan() -> None:
 @click.option("--pp", type=NUMBER, default=1, metavar="N", help="Pipeline stages. [1]")
 @click.option("--dcp", type=NUMBER, default=1, metavar="N", help="Decode context parallel, of the TP ranks. [1]")
 @click.option("--dp", type=NUMBER, metavar="N", help="Replicas. [on record, or 1]")
+@click.option("--no-async-scheduling", "no_async", is_flag=True, help="As vLLM's flag: one step is in flight, not two.")
 @click.option("--disable-hybrid-kv-cache-manager", "no_hybrid", is_flag=True, help="As vLLM's flag.")
 @click.option("--profile", "profile_name", metavar="NAME|FILE", help="Timing, for what fewer seats cost. [the card's]")
 @click.option("--no-cost", is_flag=True, help="Do not simulate what fewer seats cost.")
@@ -84,6 +85,7 @@ def kv(source: Path | None, *, form: str | None, output: Path | None, **asked: A
         concurrency=asked["concurrency"],
         requests=asked["requests"],
         hybrid=not asked["no_hybrid"],
+        async_scheduling=False if asked["no_async"] else None,
     )
     if sum(asked[name] is not None for name in ("pool_bytes", "pool_tokens", "pool_blocks", "gpu_memory")) > 1:
         raise VtopError("one pool: --kv-cache-memory, --kv-tokens, --num-gpu-blocks or --gpu-memory")
@@ -100,13 +102,9 @@ def kv(source: Path | None, *, form: str | None, output: Path | None, **asked: A
 @click.option("--slo", metavar="BOUND", required=True, help="From arrival to end: e2e=250ms.")
 @click.option("--attain", type=Share(), default="95%", show_default=True, metavar="SHARE")
 @click.option("--servers", type=NUMBER, metavar="N", help="Over one queue. [1; of a recording what was in flight]")
-@click.option(
-    "--runs", type=click.IntRange(1, 1000), default=12, show_default=True, metavar="N", help="Whole runs a rate."
-)
+@click.option("--runs", type=click.IntRange(1, 1000), default=12, metavar="N", help="Whole runs a rate. [12]")
 @click.option("--seed", type=int, default=101, show_default=True, metavar="N", help="Of the first run.")
-@click.option(
-    "--n", "many", type=click.IntRange(2, 5_000_000), default=50_000, show_default=True, help="Requests a run."
-)
+@click.option("--n", "many", type=click.IntRange(2, 5_000_000), default=50_000, help="Requests a run. [50000]")
 @click.option("--warm", type=click.IntRange(min=0), metavar="N", help="Left out of each. [a tenth]")
 @click.option("--phase", type=NUMBER, metavar="N", help="Of a recording: whose measured times. [the first]")
 @output_options

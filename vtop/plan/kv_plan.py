@@ -51,6 +51,7 @@ class Asked:
     concurrency: int | None = None
     requests: int | None = None
     hybrid: bool = True
+    async_scheduling: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +97,12 @@ def plan(asked: Asked, model: ModelConfig | None, seen: Observed | None = None) 
     tp = asked.tp or (seen.tp if seen is not None else None) or 1
     budget = asked.max_num_batched_tokens or (seen.max_num_batched_tokens if seen is not None else None) or BUDGET
     dp = asked.dp or (seen.replicas if seen is not None else 1)
+    overlapped = asked.async_scheduling
+    if overlapped is None:
+        overlapped = seen is None or seen.async_scheduling is not False
+    steps = STEPS_IN_FLIGHT if overlapped else 1
     told = asked.block_size is not None or (seen is not None and seen.block_size is not None)
-    lanes = Lanes(block, told, tp, asked.pp, dp, asked.dcp, STEPS_IN_FLIGHT * budget)
+    lanes = Lanes(block, told, tp, asked.pp, dp, asked.dcp, steps * budget)
     max_model_len = asked.max_model_len or (seen.max_model_len if seen is not None else None)
     if max_model_len is None and model is not None:
         max_model_len = model.max_position
@@ -122,7 +127,7 @@ def plan(asked: Asked, model: ModelConfig | None, seen: Observed | None = None) 
         if layout is not None and any(group.window is not None for group in layout.groups):
             notes.append(
                 f"sliding layers are taken to hold {lanes.in_flight_tokens:,} tokens in flight beside their window: "
-                f"{STEPS_IN_FLIGHT} steps of --max-num-batched-tokens {budget:,}"
+                f"{steps} × --max-num-batched-tokens {budget:,}"
             )
     memory = _memory(asked.memory, model, tp)
     pool = _pool(asked, seen, (layout, max_model_len), memory, notes)

@@ -43,6 +43,7 @@ class Observed:
     tp: int | None
     max_num_seqs: int | None
     max_num_batched_tokens: int | None
+    async_scheduling: bool | None
     mix: Mix | None
     concurrency: int | None
     steps: Steps | None
@@ -59,6 +60,7 @@ def observed(session: Session, name: str, requests: Sequence[Request] = ()) -> O
     started = session.started_with(0, now_s)
     replicas = max(1, len(server.engines(Quantity.RUNNING, last))) if last >= 0 else 1
     flags = started.flags if started is not None else {}
+    overlapped = flags.get("async-scheduling")
     tp = flags.get("tensor-parallel-size", 1 if started is not None else None)
     account = session.frame(now_s, View(window_s=max(now_s, 1.0), columns=1, whole=True)).account
     lengths = [(one.prompt_tokens or 0, one.output_tokens or 0) for one in requests if _counts(one)]
@@ -81,6 +83,7 @@ def observed(session: Session, name: str, requests: Sequence[Request] = ()) -> O
         tp=tp if isinstance(tp, int) else None,
         max_num_seqs=started.max_num_seqs if started is not None else None,
         max_num_batched_tokens=started.max_num_batched_tokens if started is not None else None,
+        async_scheduling=overlapped if isinstance(overlapped, bool) else None,
         mix=mix,
         concurrency=most if most is not None else round(nominal) if nominal is not None else None,
         steps=_steps(session),
