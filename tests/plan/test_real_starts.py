@@ -1,7 +1,7 @@
 """plan kv against the pools that real servers logged when they started: the same blocks and the same concurrency.
 
-vLLM 0.32.0 on the CPU, dummy weights, --max-model-len 1024 --max-num-batched-tokens 512, one step in flight; the pool of
-each rank is VLLM_CPU_KVCACHE_SPACE. (The recordings that come with vtop are of an H200 whose blocks were set by hand.)
+vLLM 0.32.0 on the CPU, dummy weights, --max-model-len 1024 --max-num-batched-tokens 512, one step in flight; the pool
+of each rank is VLLM_CPU_KVCACHE_SPACE. The recordings that come with vtop are of an H200 whose blocks were set by hand.
 """
 
 from __future__ import annotations
