@@ -36,8 +36,10 @@ def controller_of(
     recording: LiveRecording,
     began_s: float,
     phases: Sequence[Phase],
+    *,
+    first: int = 0,
 ) -> Controller:
-    """The load on the first server. Raises VtopError; asks before it loads another host."""
+    """The load on the first server, from phase `first` on. Raises VtopError; asks before it loads another host."""
     from vtop.load.workers.controller import Controller
     from vtop.load.workers.probe import Door
     from vtop.load.workload.spec import slo
@@ -53,7 +55,9 @@ def controller_of(
         ca_file=str(access.ca_file) if access.ca_file is not None else None,
         insecure=access.insecure,
     )
-    return Controller(phases, door, recording.append, recording.clock, began_s, model=asked.get("model"), slo=bounds)
+    return Controller(
+        phases, door, recording.append, recording.clock, began_s, model=asked.get("model"), slo=bounds, first=first
+    )
 
 
 def consent(asked: dict[str, Any], target: Target) -> None:
