@@ -84,11 +84,16 @@ def test_fewer_seats_are_simulated_beside_the_recorded_ones() -> None:
     assert run is not None
     found = cost_of(run, profile.load("h200-qwen2.5-7b"), 32)
     assert (found.recorded_seats, found.seats) == (128, 32)
+    assert "max_num_seqs is not on record: 128 taken" in found.remarks
     output = next(one for one in found.changes if one.name == "output_per_s")
     assert output.before is not None
     assert output.after is not None
     assert output.ratio == pytest.approx(output.after / output.before - 1)
     assert output.verdict == "worse"
+
+
+def test_a_plan_for_another_load_says_nothing_of_what_the_recorded_one_would_cost() -> None:
+    assert document("plan", "kv", "overload_loaded", "--request", "8000+100")["cost"] is None
 
 
 def test_a_load_that_fits_has_no_cost() -> None:

@@ -30,6 +30,12 @@ if TYPE_CHECKING:
     from vtop.plan.kv_plan import KvPlan
     from vtop.plan.queueing import Services
 
+# with any of these a plan is of another server or load than the recorded one, whose cost says nothing of it
+OTHERS = (
+    *("inputs", "outputs", "pairs", "pool_bytes", "pool_tokens", "pool_blocks", "gpu_memory", "cache_dtype"),
+    *("block_size", "tp", "dp", "max_model_len", "no_hybrid"),
+)
+
 
 @click.group()
 def plan() -> None:
@@ -67,7 +73,7 @@ def kv(source: Path | None, *, form: str | None, output: Path | None, **asked: A
     from vtop.plan import kv_plan
     from vtop.report.plan import kv as words
 
-    model, seen, _ = source_of(source, asked)
+    model, seen = source_of(source, asked)
     wanted = kv_plan.Asked(
         tp=asked["tp"],
         pp=asked["pp"],
@@ -90,7 +96,7 @@ def kv(source: Path | None, *, form: str | None, output: Path | None, **asked: A
     if sum(asked[name] is not None for name in ("pool_bytes", "pool_tokens", "pool_blocks", "gpu_memory")) > 1:
         raise VtopError("one pool: --kv-cache-memory, --kv-tokens, --num-gpu-blocks or --gpu-memory")
     answer = kv_plan.plan(wanted, model, seen)
-    if seen is not None and source is not None and not asked["no_cost"]:
+    if seen is not None and source is not None and not asked["no_cost"] and not any(asked[name] for name in OTHERS):
         answer = _with_cost(answer, source, asked["profile_name"])
     show(words.document(answer), answer, "kv", written, output)
 

@@ -16,14 +16,13 @@ if TYPE_CHECKING:
     from vtop.plan.kv_plan import Memory
     from vtop.plan.model_config import ModelConfig
     from vtop.plan.observed import Observed
-    from vtop.recording import Request
     from vtop.report.render.document import Document
 
 MOST_LENGTHS = 65  # of a range, evenly taken
 
 
-def source_of(source: Path | None, asked: dict[str, Any]) -> tuple[ModelConfig | None, Observed | None, list[Request]]:
-    """The model of a config.json; or what a recording or a server says, and the requests of vtop's own load in it."""
+def source_of(source: Path | None, asked: dict[str, Any]) -> tuple[ModelConfig | None, Observed | None]:
+    """The model of a config.json; or what a recording or a server says."""
     from vtop.plan.model_config import load
 
     if source is not None and asked["url"] is not None:
@@ -32,17 +31,17 @@ def source_of(source: Path | None, asked: dict[str, Any]) -> tuple[ModelConfig |
     if source is not None and source.suffix == ".json":
         if not source.exists():
             raise VtopError(f"{source}: no such file; it is the config.json of a model")
-        return load(source, dtype), None, []
+        return load(source, dtype), None
     if source is not None:
-        return None, *_recorded(source, asked)
+        return None, _recorded(source, asked)
     if asked["url"] is not None:
-        return None, _asked_server(asked), []
+        return None, _asked_server(asked)
     if (config := asked["model_config"]) is not None:
-        return load(config, dtype), None, []
+        return load(config, dtype), None
     raise VtopError("of what? Name a model's config.json or a recording, or a server with --url")
 
 
-def _recorded(source: Path, asked: dict[str, Any]) -> tuple[Observed, list[Request]]:
+def _recorded(source: Path, asked: dict[str, Any]) -> Observed:
     from vtop.plan.observed import observed
     from vtop.recording import Request
     from vtop.session.session import Session
@@ -56,7 +55,7 @@ def _recorded(source: Path, asked: dict[str, Any]) -> tuple[Observed, list[Reque
                 requests.append(event)
     if not session.servers:
         raise VtopError(f"{source}: no server is on record")
-    return observed(session, str(source), requests), requests
+    return observed(session, str(source), requests)
 
 
 def _asked_server(asked: dict[str, Any]) -> Observed:

@@ -86,7 +86,7 @@ def tp(source: Path | None, *, form: str | None, output: Path | None, **asked: A
     from vtop.plan.tp_breaks import Setting
     from vtop.plan.trace_check import check
 
-    model, seen, _ = source_of(source, asked)
+    model, seen = source_of(source, asked)
     model = model or _model_of(seen)
     ps = tuple(sorted({1, *asked["ps"]}))
     timing, origin, per_token_s, fixed_s = _timing(model, asked)
@@ -139,7 +139,7 @@ def work(source: Path | None, *, form: str | None, output: Path | None, **asked:
     from vtop.plan import work as planned
     from vtop.report.plan import work as words
 
-    model, seen, _ = source_of(source, asked)
+    model, seen = source_of(source, asked)
     model = model or _model_of(seen)
     mix = mix_of(asked) or (seen.mix if seen is not None else None)
     if mix is None:

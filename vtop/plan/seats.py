@@ -44,6 +44,8 @@ class SeatCost:
 
 def cost_of(run: Run, profile: Profile, seats: int) -> SeatCost:
     """Raises VtopError where the run cannot be simulated with so few."""
+    if "max_num_seqs" not in run.whence and run.observed.seats is not None:  # seen in the recording, which names none
+        run = replace(run, flags=replace(run.flags, max_num_seqs=run.observed.seats))
     answer = what_if(run, profile, replace(run.flags, max_num_seqs=seats), pace=pace_of(run, profile))
     return SeatCost(
         run=run.name,
@@ -64,8 +66,14 @@ def cost_of(run: Run, profile: Profile, seats: int) -> SeatCost:
             for row in answer.rows
             if row.number.name in SPOKEN
         ),
-        remarks=answer.remarks,
+        remarks=(*_taken(run), *answer.remarks),
     )
+
+
+def _taken(run: Run) -> tuple[str, ...]:
+    if "max_num_seqs" in run.whence:
+        return ()
+    return (f"max_num_seqs is not on record: {run.flags.max_num_seqs} taken",)
 
 
 def heaviest(runs: Sequence[Run]) -> Run | None:
