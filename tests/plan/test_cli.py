@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
+from tests.cli.vtop import runner
 from tests.plan.models import CONFIGS
 from vtop.cli import main
 from vtop.engine.fit import profile
 from vtop.engine.runs.runs import runs
-from vtop.plan.seats import cost_of, heaviest
+from vtop.plan.seqs_cost import cost_of, heaviest
 from vtop.shipped import folder
 
 QWEN = str(CONFIGS / "qwen2.5-7b.json")
@@ -25,7 +25,7 @@ SPLIT = ["plan", "tp", ARTICLE, "--flops", "120e12", "--alpha", "8us", "--bus-ba
 
 
 def run(*words: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(main, list(words))
+    result = runner().invoke(main, list(words))
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result.exit_code, result.stdout, result.stderr
 
@@ -41,7 +41,7 @@ def document(*words: str) -> dict[str, Any]:
 def test_the_json_of_kv_has_the_numbers_of_the_text() -> None:
     found = document(*SIMPLE)
     assert found["plan"] == "kv"
-    assert (found["token"]["growth_bytes"], found["pool"]["blocks"], found["seats"]) == (57_344, 5431, 67)
+    assert (found["token"]["growth_bytes"], found["pool"]["blocks"], found["max_num_seqs"]) == (57_344, 5431, 67)
     assert found["fit"]["in_the_mean"] == pytest.approx(5430 / 72)
 
 
@@ -76,14 +76,14 @@ def test_a_range_of_lengths_is_planned_at_its_ends_and_between() -> None:
 
 def test_a_shipped_recording_is_a_source_and_its_cost_is_left_out_when_asked() -> None:
     found = document("plan", "kv", "overload_loaded", "--no-cost")
-    assert (found["seats"], found["cost"]) == (10, None)
+    assert (found["max_num_seqs"], found["cost"]) == (10, None)
 
 
-def test_fewer_seats_are_simulated_beside_the_recorded_ones() -> None:
+def test_fewer_max_num_seqs_are_simulated_beside_the_recorded_ones() -> None:
     run = heaviest(runs(folder("recordings") / "sweep.jsonl.gz"))
     assert run is not None
     found = cost_of(run, profile.load("h200-qwen2.5-7b"), 32)
-    assert (found.recorded_seats, found.seats) == (128, 32)
+    assert (found.recorded_max_num_seqs, found.max_num_seqs) == (128, 32)
     assert "max_num_seqs is not on record: 128 taken" in found.remarks
     output = next(one for one in found.changes if one.name == "output_per_s")
     assert output.before is not None

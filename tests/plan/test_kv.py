@@ -165,15 +165,15 @@ def test_86_896_tokens_are_10_61_requests_of_8192() -> None:
 def test_6_569_114_112_bytes_hold_89_requests_of_1280() -> None:
     answer = plan(Asked(pool_bytes=6_569_114_112, mix=mix((1024, 256)), max_model_len=8192), QWEN)
     assert answer.fit is not None
-    assert answer.seats == answer.fit.at_peak == 89
-    assert plan(Asked(pool_tokens=86_896, mix=mix((1024, 256))), QWEN).seats == 67
+    assert answer.max_num_seqs == answer.fit.at_peak == 89
+    assert plan(Asked(pool_tokens=86_896, mix=mix((1024, 256))), QWEN).max_num_seqs == 67
 
 
 def test_the_bytes_for_so_many_requests_hold_them_and_one_byte_less_does_not() -> None:
     answer = plan(Asked(requests=89, mix=mix((1024, 256))), QWEN)
     assert answer.needed_bytes is not None
-    for less, seats in ((0, 89), (1, 88)):
-        assert plan(Asked(pool_bytes=answer.needed_bytes - less, mix=mix((1024, 256))), QWEN).seats == seats
+    for less, most in ((0, 89), (1, 88)):
+        assert plan(Asked(pool_bytes=answer.needed_bytes - less, mix=mix((1024, 256))), QWEN).max_num_seqs == most
 
 
 def test_1000_and_256_leave_8_tokens_empty_and_64_of_them_512() -> None:
@@ -295,7 +295,7 @@ def test_states_take_a_block_of_each_table_once_the_block_size_is_told() -> None
 def test_states_without_the_block_size_that_holds_them_have_no_number_of_requests(block: int | None, says: str) -> None:
     asked = Asked(pool_bytes=2**34, mix=mix((1024, 256)), block_size=block)
     answer = plan(asked, model("qwen3-next-80b"))
-    assert (answer.layout, answer.pool, answer.fit, answer.seats) == (None, None, None, None)
+    assert (answer.layout, answer.pool, answer.fit, answer.max_num_seqs) == (None, None, None, None)
     assert says in answer.notes[0]
 
 
@@ -383,14 +383,14 @@ def test_a_recording_tells_pool_lengths_and_load(overload: Any) -> None:
     assert answer.mix is not None
     assert set(answer.mix.lengths) == {(6144, 2048)}
     assert answer.fit is not None
-    assert (answer.fit.concurrency, answer.seats) == (64, 10)
+    assert (answer.fit.concurrency, answer.max_num_seqs) == (64, 10)
 
 
 def test_a_recording_without_a_shape_counts_blocks_and_no_bytes(overload: Any) -> None:
     from dataclasses import replace
 
     answer = plan(Asked(), None, replace(overload, shape=None))
-    assert answer.seats == 10
+    assert answer.max_num_seqs == 10
     assert answer.demand is not None
     assert answer.demand.bytes_at_end is None
     with pytest.raises(VtopError, match="--model-config"):
@@ -399,7 +399,7 @@ def test_a_recording_without_a_shape_counts_blocks_and_no_bytes(overload: Any) -
 
 def test_what_is_asked_for_goes_before_what_is_on_record(overload: Any) -> None:
     answer = plan(Asked(pool_tokens=114_688, mix=mix((1024, 256))), None, overload)
-    assert answer.seats == 89
+    assert answer.max_num_seqs == 89
     assert answer.fit is not None
     assert answer.fit.concurrency is None  # of another load than the recorded one
 

@@ -7,8 +7,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
+from tests.cli.vtop import runner
 from vtop.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,7 +40,7 @@ def test_every_command_runs_and_prints_what_the_page_shows(
     for command in commands:
         verb, *words = shlex.split(command)
         assert verb == "vtop"
-        result = CliRunner().invoke(main, words)
+        result = runner().invoke(main, words)
         assert result.exit_code == 0, (command, result.output)
         printed += result.output
     for line in shown:

@@ -146,11 +146,11 @@ def test_splitting_frees_memory_for_more_requests_than_replicas_have() -> None:
         model("llama-3.1-8b"),
         asked(ps=(1, 2), costs={2: LINK}, memory=memory, mix=Mix(((1024, 256),), "given"), max_model_len=8192),
     )
-    seats = found.candidates[1].seats
-    assert seats is not None
-    assert seats.split is not None
-    assert seats.replicas is not None
-    assert seats.split > seats.replicas
+    max_num_seqs = found.candidates[1].max_num_seqs
+    assert max_num_seqs is not None
+    assert max_num_seqs.split is not None
+    assert max_num_seqs.replicas is not None
+    assert max_num_seqs.split > max_num_seqs.replicas
 
 
 def test_what_one_gpu_cannot_hold_is_no_speed_up() -> None:

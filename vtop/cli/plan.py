@@ -61,8 +61,8 @@ def plan() -> None:
 @click.option("--dp", type=NUMBER, metavar="N", help="Replicas. [on record, or 1]")
 @click.option("--no-async-scheduling", "no_async", is_flag=True, help="As vLLM's flag: one step is in flight, not two.")
 @click.option("--disable-hybrid-kv-cache-manager", "no_hybrid", is_flag=True, help="As vLLM's flag.")
-@click.option("--profile", "profile_name", metavar="NAME|FILE", help="Timing, for what fewer seats cost. [the card's]")
-@click.option("--no-cost", is_flag=True, help="Do not simulate what fewer seats cost.")
+@click.option("--profile", "profile_name", metavar="NAME|FILE", help="Timing, for that cost. [the GPU's]")
+@click.option("--no-cost", is_flag=True, help="Do not simulate what a lower max_num_seqs costs.")
 @output_options
 def kv(source: Path | None, *, form: str | None, output: Path | None, **asked: Any) -> None:
     """How many requests does the KV cache hold, and what would hold more?
@@ -158,21 +158,25 @@ def queue(source: Path | None, *, form: str | None, output: Path | None, **asked
 
 
 def _with_cost(answer: KvPlan, source: Path, profile_name: str | None) -> KvPlan:
-    """With what fewer seats would have cost the recorded load, where it can be simulated and a profile is known."""
+    """With what a lower max_num_seqs would have cost the recorded load, where a profile is known."""
     from vtop.engine.fit import profile
     from vtop.engine.runs.runs import Run, read
     from vtop.plan.kv_plan import with_cost
-    from vtop.plan.seats import cost_of, heaviest
+    from vtop.plan.seqs_cost import cost_of, heaviest
 
     found: list[Run | str] = read(open_recording(source).path)
     run = heaviest([one for one in found if isinstance(one, Run)])
-    if run is None or answer.seats is None or answer.seats < 1:
+    if run is None or answer.max_num_seqs is None or answer.max_num_seqs < 1:
         return answer
     known = profile.load(profile_name) if profile_name is not None else profile.of_gpu(run.gpu)
     most = run.observed.most_running
-    if known is None or (most is not None and most <= answer.seats) or run.flags.max_num_seqs <= answer.seats:
+    if (
+        known is None
+        or (most is not None and most <= answer.max_num_seqs)
+        or run.flags.max_num_seqs <= answer.max_num_seqs
+    ):
         return answer
-    return with_cost(answer, cost_of(run, known, answer.seats))
+    return with_cost(answer, cost_of(run, known, answer.max_num_seqs))
 
 
 def _measured_services(source: Path, number: int | None) -> tuple[Services, int]:

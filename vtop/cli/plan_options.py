@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vtop.cli.options import Number, access_options, shape_option, together
+from vtop.cli.options import Number, ParamType, access_options, shape_option, together
 
 if TYPE_CHECKING:
     from vtop.plan.queueing import Services
@@ -18,7 +18,7 @@ NUMBER = click.IntRange(min=1)
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
-class Size(click.ParamType[float]):
+class Size(ParamType[float]):
     """Bytes: 6569114112, 6.12GiB, 80GB."""
 
     name = "bytes"
@@ -37,7 +37,7 @@ class Size(click.ParamType[float]):
         return number * unit
 
 
-class Range(click.ParamType[tuple[int, int]]):
+class Range(ParamType[tuple[int, int]]):
     """Tokens: 1024, or 512~2048."""
 
     name = "tokens"
@@ -52,7 +52,7 @@ class Range(click.ParamType[tuple[int, int]]):
         return least, most
 
 
-class Mixture(click.ParamType["Services"]):
+class Mixture(ParamType["Services"]):
     """Service times with their shares: 20ms:0.8,180ms:0.2; or one time."""
 
     name = "times"
@@ -74,7 +74,7 @@ class Mixture(click.ParamType["Services"]):
         return Services(tuple(times), tuple(shares))
 
 
-class Rates(click.ParamType[tuple[float, ...]]):
+class Rates(ParamType[tuple[float, ...]]):
     """Rates of arrival, in requests a second: 2,4,6.5."""
 
     name = "rates"
@@ -91,7 +91,7 @@ class Rates(click.ParamType[tuple[float, ...]]):
         return rates
 
 
-class Share(click.ParamType[float]):
+class Share(ParamType[float]):
     """A share of requests: 95% or 0.95."""
 
     name = "share"
@@ -106,7 +106,7 @@ class Share(click.ParamType[float]):
         return share
 
 
-class Counts(click.ParamType[tuple[int, ...]]):
+class Counts(ParamType[tuple[int, ...]]):
     """Whole numbers above 0: 1,2,4."""
 
     name = "numbers"
@@ -120,7 +120,7 @@ class Counts(click.ParamType[tuple[int, ...]]):
         return tuple(sorted({int(part) for part in parts}))
 
 
-class ByRanks(click.ParamType[dict[int, float]]):
+class ByRanks(ParamType[dict[int, float]]):
     """One value for every p, or one a p: 8us, or 2:6us,4:8us. Under 0: for all."""
 
     def __init__(self, name: str, units: dict[str, float], example: str) -> None:
@@ -155,7 +155,7 @@ source_options = together(
 )
 
 
-class Pair(click.ParamType[tuple[int, int]]):
+class Pair(ParamType[tuple[int, int]]):
     """Prompt and output tokens of a request: 1024+256."""
 
     name = "lengths"

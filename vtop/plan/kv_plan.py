@@ -10,7 +10,7 @@ from vtop.plan import kv
 from vtop.plan.kv import BlockLayout, Demand, Fit, Lanes, MemoryTerm, Mix, Pool, TokenBytes
 from vtop.plan.model_config import ModelConfig, of_shape
 from vtop.plan.observed import Observed
-from vtop.plan.seats import SeatCost
+from vtop.plan.seqs_cost import SeqsCost
 from vtop.session.kv.geometry import STATE
 
 BLOCK: Final = 16  # vLLM's usual one
@@ -80,11 +80,11 @@ class KvPlan:
     fit: Fit | None
     requests: int | None
     needed_bytes: int | None  # --kv-cache-memory for so many requests
-    recorded_seats: int | None
-    seats: int | None  # the largest --max-num-seqs with which no request is preempted for want of blocks
+    recorded_max_num_seqs: int | None
+    max_num_seqs: int | None  # the largest --max-num-seqs with which no request is preempted for want of blocks
     by_length: tuple[AtLength, ...]
     notes: tuple[str, ...]
-    cost: SeatCost | None = None
+    cost: SeqsCost | None = None
 
 
 def plan(asked: Asked, model: ModelConfig | None, seen: Observed | None = None) -> KvPlan:
@@ -156,14 +156,14 @@ def plan(asked: Asked, model: ModelConfig | None, seen: Observed | None = None) 
         fit=fits,
         requests=asked.requests,
         needed_bytes=needed,
-        recorded_seats=seen.max_num_seqs if seen is not None else None,
-        seats=fits.at_peak if fits is not None else None,
+        recorded_max_num_seqs=seen.max_num_seqs if seen is not None else None,
+        max_num_seqs=fits.at_peak if fits is not None else None,
         by_length=_by_length(layout, pool, max_model_len) if layout is not None and pool is not None else (),
         notes=tuple(notes),
     )
 
 
-def with_cost(answer: KvPlan, cost: SeatCost) -> KvPlan:
+def with_cost(answer: KvPlan, cost: SeqsCost) -> KvPlan:
     return replace(answer, cost=cost)
 
 

@@ -67,7 +67,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Seats:
+class MaxNumSeqs:
     """Requests that fit at their peak: of one group of p GPUs, and of p replicas of one GPU together."""
 
     split: int | None  # None: the model does not fit
@@ -96,7 +96,7 @@ class Candidate:
     cost_notes: tuple[str, ...]
     weights_bytes: float | None
     fits: bool | None
-    seats: Seats | None
+    max_num_seqs: MaxNumSeqs | None
     pipeline: Pipeline
     on_record: OnRecord | None
     verdict: str
@@ -177,7 +177,7 @@ def _candidate(model: ModelConfig, asked: Asked, p: int) -> Candidate:
     if linear and isinstance(cost, Link) and asked.per_token_s is not None:
         threshold = threshold_tokens(shape, p, asked.per_token_s, cost, asked.activation_bytes)
     weights = model.weights_bytes(p) if asked.memory is None or asked.memory.weights_bytes is None else None
-    seats, fits = _seats(model, asked, p)
+    max_num_seqs, fits = _max_num_seqs(model, asked, p)
     record = None
     if asked.steps is not None and not refused:
         record = on_record(asked.steps, lambda t: at(t, cost).one_gpu_s, lambda t: at(t, cost).step_s)
@@ -195,7 +195,7 @@ def _candidate(model: ModelConfig, asked: Asked, p: int) -> Candidate:
         cost_notes=cost.notes if isinstance(cost, Measured) else (),
         weights_bytes=weights,
         fits=fits,
-        seats=seats,
+        max_num_seqs=max_num_seqs,
         pipeline=Pipeline(p - 1, size, (p - 1) * size / asked.link_bytes_s if asked.link_bytes_s else None),
         on_record=record,
         verdict=verdict,
@@ -203,7 +203,7 @@ def _candidate(model: ModelConfig, asked: Asked, p: int) -> Candidate:
     )
 
 
-def _seats(model: ModelConfig, asked: Asked, p: int) -> tuple[Seats | None, bool | None]:
+def _max_num_seqs(model: ModelConfig, asked: Asked, p: int) -> tuple[MaxNumSeqs | None, bool | None]:
     """Requests by memory, of the group and of as many GPUs apart; and whether the model fits p GPUs at all."""
     if asked.memory is None or model.kv_problem(p) is not None:
         return None, None
@@ -211,7 +211,7 @@ def _seats(model: ModelConfig, asked: Asked, p: int) -> tuple[Seats | None, bool
     fits = split is not None
     if asked.mix is None:
         return None, fits
-    return Seats(split, p * one if one is not None else None), fits
+    return MaxNumSeqs(split, p * one if one is not None else None), fits
 
 
 def _requests(model: ModelConfig, asked: Asked, p: int) -> int | None:
@@ -276,7 +276,7 @@ def _choice(asked: Asked, candidates: Sequence[Candidate]) -> str:
         )
     keeping = [one for one in able if one.p > 1 and one.rows and one.rows[-1].step_s <= asked.slo_s]
     if not keeping:
-        return f"No p keeps {limit} a step at T = {most}: fewer tokens a step, or another card."
+        return f"No p keeps {limit} a step at T = {most}: fewer tokens a step, or another GPU."
     return (
         f"TP {keeping[0].p}: the smallest that keeps {limit} a step at T = {most}, by this model; one GPU takes "
         f"{alone_s * 1000:.3g} ms with {per_gpu}. Measure it."

@@ -1,11 +1,11 @@
-"""`vtop plan kv` as a document: a token, a block, the pool, a request, how many fit, what fewer seats would cost."""
+"""`vtop plan kv` as a document: a token, a block, the pool, a request, how many fit, what fewer would cost."""
 
 from __future__ import annotations
 
 from vtop import units
 from vtop.plan.kv import Fit
 from vtop.plan.kv_plan import KvPlan
-from vtop.plan.seats import Change, SeatCost
+from vtop.plan.seqs_cost import Change, SeqsCost
 from vtop.report.figures.figure import Figure, Panel, Series
 from vtop.report.render.document import Block, Document, Drawing, Facts, Section, Table, Text
 
@@ -17,7 +17,7 @@ def document(answer: KvPlan) -> Document:
     if answer.demand is not None:
         sections.append(Section("requests", "Requests", 2, tuple(_requests(answer))))
     if answer.cost is not None:
-        sections.append(Section("cost", "What fewer seats cost", 2, (_cost(answer.cost),)))
+        sections.append(Section("cost", "What a lower max_num_seqs costs", 2, (_cost(answer.cost),)))
     if answer.by_length:
         sections.append(Section("lengths", "Requests that fit, by length", 2, _by_length(answer)))
     if answer.notes:
@@ -88,8 +88,8 @@ def _requests(answer: KvPlan) -> list[Block]:
         pairs.append(("fit in the mean", f"{units.number(fit.in_the_mean)} requests"))
         pairs += _load(fit)
     blocks: list[Block] = [Facts(tuple(pairs))]
-    if fit is not None and answer.seats is not None:
-        blocks.append(Text(_seats(answer)))
+    if fit is not None and answer.max_num_seqs is not None:
+        blocks.append(Text(_max_num_seqs(answer)))
     return blocks
 
 
@@ -103,21 +103,21 @@ def _load(fit: Fit) -> list[tuple[str, str]]:
     return [(f"{fit.concurrency:,} in flight", said)]
 
 
-def _seats(answer: KvPlan) -> str:
-    seats = answer.seats or 0
-    if seats < 1:
+def _max_num_seqs(answer: KvPlan) -> str:
+    max_num_seqs = answer.max_num_seqs or 0
+    if max_num_seqs < 1:
         return "Not even one request of this length fits."
-    said = f"--max-num-seqs {seats} avoids preemption: as many requests fit, however far each has come."
-    if answer.recorded_seats is not None:
-        at = answer.recorded_seats
-        said += f" The server has {at:,}" + (": it may preempt." if at > seats else ", which is no more.")
-    return said + ("" if answer.cost is not None else " What fewer seats cost in throughput is not in this sum.")
+    said = f"--max-num-seqs {max_num_seqs} avoids preemption: as many requests fit, however far each has come."
+    if answer.recorded_max_num_seqs is not None:
+        at = answer.recorded_max_num_seqs
+        said += f" The server has {at:,}" + (": it may preempt." if at > max_num_seqs else ", which is no more.")
+    return said + ("" if answer.cost is not None else " What that costs in throughput is not in this sum.")
 
 
-def _cost(cost: SeatCost) -> Table:
+def _cost(cost: SeqsCost) -> Table:
     return Table(
-        f"{cost.run}: --max-num-seqs {cost.recorded_seats} → {cost.seats}, simulated by {cost.profile}",
-        ("", f"{cost.recorded_seats} seats", f"{cost.seats} seats", "change", "verdict"),
+        f"{cost.run}: --max-num-seqs {cost.recorded_max_num_seqs} → {cost.max_num_seqs}, simulated by {cost.profile}",
+        ("", f"{cost.recorded_max_num_seqs}", f"{cost.max_num_seqs}", "change", "verdict"),
         tuple(
             (one.label, _value(one, one.before), _value(one, one.after), _change(one), one.verdict)
             for one in cost.changes

@@ -125,8 +125,12 @@ def _steps(one: Candidate) -> Block:
 def _verdicts(answer: TpPlan) -> Table:
     rows = []
     for one in answer.candidates:
-        seats = one.seats
-        said = f"{seats.split or 0:,} / {seats.replicas or 0:,}" if seats is not None else units.UNKNOWN
+        max_num_seqs = one.max_num_seqs
+        said = (
+            f"{max_num_seqs.split or 0:,} / {max_num_seqs.replicas or 0:,}"
+            if max_num_seqs is not None
+            else units.UNKNOWN
+        )
         rows.append((f"{one.p}", one.verdict or "–", units.bytes_(one.weights_bytes), said, one.why))
     notes = ("requests: that fit at their peak, of one group of p GPUs / of p replicas of one GPU.",)
     return Table(

@@ -1,4 +1,4 @@
-"""What it costs to seat no more requests than the pool holds at their largest: a recorded load on the simulated
+"""What it costs to place no more requests than the pool holds at their largest: a recorded load on the simulated
 engine, with --max-num-seqs as it was and as it would be.
 
 The engine's own error on the recording stands beside each difference, as in what-if.
@@ -20,7 +20,7 @@ SPOKEN: Final = ("output_per_s", "ttft_s", "tpot_s", "e2e_s", "preemptions")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A number as simulated with the recorded seats and with fewer. ratio: of the difference; doubt: in its unit."""
+    """A number as simulated with the recorded and with a lower max_num_seqs. doubt: in the unit of the number."""
 
     name: str
     label: str
@@ -33,25 +33,25 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class SeatCost:
+class SeqsCost:
     run: str
     profile: str
-    recorded_seats: int
-    seats: int
+    recorded_max_num_seqs: int
+    max_num_seqs: int
     changes: tuple[Change, ...]
     remarks: tuple[str, ...]
 
 
-def cost_of(run: Run, profile: Profile, seats: int) -> SeatCost:
+def cost_of(run: Run, profile: Profile, max_num_seqs: int) -> SeqsCost:
     """Raises VtopError where the run cannot be simulated with so few."""
-    if "max_num_seqs" not in run.whence and run.observed.seats is not None:  # seen in the recording, which names none
-        run = replace(run, flags=replace(run.flags, max_num_seqs=run.observed.seats))
-    answer = what_if(run, profile, replace(run.flags, max_num_seqs=seats), pace=pace_of(run, profile))
-    return SeatCost(
+    if "max_num_seqs" not in run.whence and run.observed.max_num_seqs is not None:
+        run = replace(run, flags=replace(run.flags, max_num_seqs=run.observed.max_num_seqs))
+    answer = what_if(run, profile, replace(run.flags, max_num_seqs=max_num_seqs), pace=pace_of(run, profile))
+    return SeqsCost(
         run=run.name,
         profile=profile.name,
-        recorded_seats=run.flags.max_num_seqs,
-        seats=seats,
+        recorded_max_num_seqs=run.flags.max_num_seqs,
+        max_num_seqs=max_num_seqs,
         changes=tuple(
             Change(
                 name=row.number.name,
@@ -77,5 +77,5 @@ def _taken(run: Run) -> tuple[str, ...]:
 
 
 def heaviest(runs: Sequence[Run]) -> Run | None:
-    """Of the runs on record the one with most requests in flight: where seats bind first."""
+    """Of the runs on record the one with most requests in flight: where max_num_seqs bind first."""
     return max(runs, key=lambda run: run.load.concurrency or run.observed.most_running or 0, default=None)
