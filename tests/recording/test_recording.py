@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import math
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ import msgspec
 import pytest
 import zstandard
 
+from vtop import faults
 from vtop.errors import VtopError
 from vtop.recording import (
     AnyEvent,
     End,
     Event,
     FileRecording,
+    Identity,
     LiveRecording,
     Mark,
     Note,
@@ -60,6 +63,23 @@ def texts(events: list[AnyEvent]) -> list[str]:
 
 def notes(events: list[AnyEvent]) -> list[str]:
     return [event.text for event in events if isinstance(event, Note)]
+
+
+# --- what cannot be written --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [{"a": 10**5000}, {"a": math.nan}, {"a": [[1]]}])
+def test_a_line_that_no_reader_could_take_is_a_note_and_gets_into_no_file(shape: Any, tmp_path: Path) -> None:
+    live = LiveRecording(START, Clock(), tmp_path / "a.jsonl")
+    live.append(Identity(server=0, shape=shape))
+    live.append(Mark(text="after"))
+    live.close("quit")
+    (note,) = [text for text in notes(read(tmp_path / "a.jsonl")) if "identity" in text]
+    assert note.startswith("vtop itself failed recording a line of type identity")
+    assert note.endswith("the line is left out")
+    assert texts(read(tmp_path / "a.jsonl")) == ["after"]
+    assert faults.told
+    faults.told.clear()
 
 
 # --- the recording being made ------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from typing import IO, Protocol
 
 import msgspec
 
+from vtop import faults
 from vtop.errors import VtopError
 from vtop.recording.events import FORMAT, AnyEvent, End, Event, Note, Start, decode, encode, format_of
 
@@ -68,9 +69,15 @@ class LiveRecording:
     def append(self, event: Event) -> None:
         with self._lock:
             self._last_t = max(self._last_t, round(self.clock(), 6))
-            line = encode(msgspec.structs.replace(event, t=self._last_t))
+            event = msgspec.structs.replace(event, t=self._last_t)
+            try:
+                line = encode(event)
+                decoded = decode(line)  # before it is written: no line that a reader cannot take gets into a file
+            except Exception as fault:
+                said = faults.put_down(fault, f"recording a line of type {event.__struct_config__.tag}")
+                decoded = Note(t=self._last_t, source="recording", text=f"{said}; the line is left out")
+                line = encode(decoded)
             failed = self._write(line + b"\n")
-            decoded = decode(line)
             self._fresh.append(decoded)
             if self._listener is not None:
                 self._listener(decoded)

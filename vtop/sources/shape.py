@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from pathlib import Path
 
 KEPT = (
@@ -35,19 +37,28 @@ KEPT = (
 )
 
 LIMIT_BYTES = 1 << 20
+_LONGEST_NAME = 100
+
+
+def fits(value: object) -> bool:
+    """Whether a number or a word of a model's description can stand in a recording: 64 bits, a short printable word."""
+    if isinstance(value, str):
+        return len(value) <= _LONGEST_NAME and value.isprintable()
+    return isinstance(value, int) and abs(value) < 1 << 63
 
 
 def shape_of(config: Path) -> dict[str, int | str] | None:
     """The numbers of a config.json that vtop reads; None when there is no such file or it is none."""
     try:
-        if config.stat().st_size > LIMIT_BYTES:
-            return None
-        found = json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        # a FIFO would be waited at for ever, and /dev/zero has no end
+        with open(os.open(config, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            text = file.read(LIMIT_BYTES + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+        found = json.loads(text) if len(text) <= LIMIT_BYTES else None
+    except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(found, dict):
         return None
     inner = found.get("text_config")  # a model that also sees keeps its language model's numbers there
     merged = {**found, **inner} if isinstance(inner, dict) else found
-    shape = {name: merged[name] for name in KEPT if isinstance(merged.get(name), int | str)}
+    shape = {name: merged[name] for name in KEPT if fits(merged.get(name))}
     return shape or None
