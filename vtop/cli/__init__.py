@@ -100,6 +100,8 @@ def main(ctx: click.Context, /, **asked: Any) -> None:
     phases = load.phases_of(asked)
     view = view_of(asked)
     servers = servers_of(asked)
+    if record_to == Path("-"):
+        raise VtopError("--record -: name a file; vtop record -o - writes to stdout")
     if once:
         if phases:
             raise VtopError("--load goes with the screen, not with --once; see vtop load and vtop sweep")

@@ -220,6 +220,8 @@ class VtopApp(App[None]):
         if self.playhead.live:
             if self._live is None:
                 return f"■ end {at}" if self.session.finished else f"▶ growing {at}"
+            if self._live.waits_for is not None:
+                return f"○ not saved {at}"
             return f"● rec {at}" if self._live.saving_to else f"○ live {at}" if fresh else f"○ asking {at}"
         if self.playhead.paused:
             return f"‖ paused {at}"
@@ -286,11 +288,11 @@ class VtopApp(App[None]):
         else:
             path = self._file_name("jsonl")
             try:
-                self._live.save_to(path)
+                begins = self._live.save_to(path)
             except (VtopError, OSError) as error:
                 self.say(str(error), bad=True)
                 return
-            self.say(f"recording to {path}, from the session's beginning")
+            self.say(f"recording to {path}, {begins}")
         self.draw()
 
     def action_load(self, direction: int) -> None:
@@ -307,6 +309,7 @@ class VtopApp(App[None]):
         try:
             path.write_text(screenshot.svg(self, f"vtop {units.clock(self.playhead.now())}"), encoding="utf-8")
         except OSError as error:
+            path.unlink(missing_ok=True)  # half a picture would only be in the way
             self.say(f"{path}: {error.strerror}", bad=True)
             return
         self.say(f"saved {path}")
