@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from vtop.engine.core.flags import Flags
-from vtop.engine.fit.calibration import AS_FITTED, Pace, at_pace
+from vtop.engine.fit.calibration import AS_FITTED, HostFactors, with_host_factors
 from vtop.engine.fit.profile import Profile
 from vtop.engine.runs.measured import NUMBERS, Bounds, Number
 from vtop.engine.runs.runs import Run
@@ -47,7 +47,7 @@ class Tried:
 @dataclass(frozen=True, slots=True)
 class Search:
     run: Run
-    pace: Pace
+    factors: HostFactors
     name: str
     number: Number  # the criterion
     tried: tuple[Tried, ...]
@@ -118,10 +118,10 @@ def search(
     *,
     number: Number,
     bounds: Bounds | None = None,
-    pace: Pace = AS_FITTED,
+    factors: HostFactors = AS_FITTED,
 ) -> Search:
-    """Every value, on the run's load, at the pace of its host and GPU. Raises VtopError where none can be tried."""
-    here = at_pace(profile, pace)
+    """Every value, on the run's load and with its host factors. Raises VtopError where none can be tried."""
+    here = with_host_factors(profile, factors)
     before = simulate(run, run.flags, here, bounds)
     real = getattr(recorded_of(run, bounds), number.name)
     tried = []
@@ -140,7 +140,7 @@ def search(
     at = getattr(before.measured, number.name)
     return Search(
         run=run,
-        pace=pace,
+        factors=factors,
         name=what.name,
         number=number,
         tried=tuple(_judged(one, best, error) for one in tried),

@@ -1,7 +1,7 @@
 """What other flags would have done: a recorded load on the fitted engine, as it was and as it would have been.
 
 With the recorded flags the engine's answer can be held against the recording: that is its error. First it is asked as
-the profile has it, which knows nothing of this recording, then at the pace of the recording's own host and GPU, at
+the profile has it, which knows nothing of this recording, then with the factors of its own host and GPU, with
 which the new flags are tried, too. With those it cannot be checked, and the error is the doubt about what it says. A
 difference smaller than that is none.
 
@@ -21,7 +21,7 @@ from typing import Final
 
 from vtop.engine.core.engine import Engine
 from vtop.engine.core.flags import Flags, option
-from vtop.engine.fit.calibration import AS_FITTED, Pace, at_pace
+from vtop.engine.fit.calibration import AS_FITTED, HostFactors, with_host_factors
 from vtop.engine.fit.profile import Profile, Residual
 from vtop.engine.runs.measured import NUMBERS, Bounds, Levels, Measured, Number, mean_of, of_answers, simulated
 from vtop.engine.runs.replay import Load, replay
@@ -54,7 +54,7 @@ class Row:
     alone: float | None  # simulated with the recorded flags, by the profile alone
     alone_error: float | None
     alone_ratio: float | None  # of the recorded value
-    before: float | None  # and at the recording's own pace
+    before: float | None  # and with the factors of its own host and GPU
     error: float | None
     error_ratio: float | None
     after: float | None  # and with the new ones
@@ -69,7 +69,7 @@ class WhatIf:
 
     run: Run
     flags: Flags
-    pace: Pace
+    factors: HostFactors
     alone: Simulated  # as before, by the profile alone
     before: Simulated
     after: Simulated
@@ -77,18 +77,20 @@ class WhatIf:
     remarks: tuple[str, ...]  # what makes the answer weaker than it looks
 
 
-def what_if(run: Run, profile: Profile, flags: Flags, bounds: Bounds | None = None, pace: Pace = AS_FITTED) -> WhatIf:
+def what_if(
+    run: Run, profile: Profile, flags: Flags, bounds: Bounds | None = None, factors: HostFactors = AS_FITTED
+) -> WhatIf:
     """Raises VtopError where no request of the run could be served with the flags."""
-    here = at_pace(profile, pace)
+    here = with_host_factors(profile, factors)
     before = simulate(run, run.flags, here, bounds)
-    alone = before if pace == AS_FITTED else simulate(run, run.flags, profile, bounds)
+    alone = before if factors == AS_FITTED else simulate(run, run.flags, profile, bounds)
     after = before if flags == run.flags else simulate(run, flags, here, bounds)
     recorded = recorded_of(run, bounds)
     rows = tuple(_row(number, recorded, (alone, before, after), profile) for number in NUMBERS)
     return WhatIf(
         run=run,
         flags=flags,
-        pace=pace,
+        factors=factors,
         alone=alone,
         before=before,
         after=after,
@@ -266,7 +268,7 @@ def _chance(number: Number, side: Simulated) -> float:
 
 
 def _row(number: Number, recorded: Measured, sides: tuple[Simulated, Simulated, Simulated], profile: Profile) -> Row:
-    """sides: by the profile alone, at the recording's pace, and so with the new flags."""
+    """sides: by the profile alone, with host factors, and so with the new flags."""
     real = getattr(recorded, number.name)
     alone, one, other = (getattr(side.measured, number.name) for side in sides)
     off, alone_off = _less(one, real), _less(alone, real)
