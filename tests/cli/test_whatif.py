@@ -251,7 +251,7 @@ def test_a_device_without_a_profile_is_fitted_on_the_recording_itself(at_limit: 
     assert "no profile of its GPU, which is not on record: fitting one on" in result.stderr
     found = json.loads(result.stdout)
     assert found["profile"]["origin"] == "fitted on seated.jsonl alone"
-    assert [one for one in found["runs"][0]["remarks"] if "fitted on this run, too" in one]
+    assert [one for one in found["runs"][0]["remarks"] if "fitted on this recording, too" in one]
 
 
 def test_where_a_profile_is_to_lie_is_looked_at_before_it_is_made(tmp_path: Path) -> None:

@@ -34,13 +34,13 @@ def as_if(run: Run, factors: HostFactors) -> Run:
 
 
 @pytest.mark.parametrize("launch", [0.7, 1.0, 1.5])
-def test_the_pace_of_a_host_is_found(chunked: Run, launch: float) -> None:
+def test_the_launch_factor_of_a_host_is_found(chunked: Run, launch: float) -> None:
     found = host_factors_of(as_if(chunked, HostFactors(launch, 1.0)), H200)
     assert found.launch == pytest.approx(launch, rel=0.05)
     assert found.gpu == pytest.approx(1.0, rel=0.01)
 
 
-def test_the_pace_of_a_gpu_is_found() -> None:
+def test_the_factor_of_a_gpu_is_found() -> None:
     alone = runs(RECORDINGS / "sweep.jsonl.gz")[0]  # hardly anything but decode steps
     assert host_factors_of(as_if(alone, HostFactors(1.0, 1.02)), H200).gpu == pytest.approx(1.02, rel=0.002)
 
@@ -67,9 +67,10 @@ def test_the_error_of_the_profile_alone_stays_in_the_answer(chunked: Run) -> Non
     assert abs(row.error_ratio) < 0.01
 
 
-def test_new_flags_are_tried_at_the_same_pace(chunked: Run) -> None:
+def test_new_flags_are_tried_with_the_same_host_factors(chunked: Run) -> None:
     wider = replace(chunked.flags, max_num_batched_tokens=2048)
-    slow, quick = (what_if(chunked, H200, wider, factors=HostFactors(launch, 1.0)) for launch in (1.5, 0.7))
+    given = (HostFactors(launch, 1.0) for launch in (1.5, 0.7))
+    slow, quick = (what_if(as_if(chunked, factors), H200, wider, factors=factors) for factors in given)
     assert slow.alone == quick.alone
     assert slow.after.measured.output_per_s is not None
     assert quick.after.measured.output_per_s is not None

@@ -68,7 +68,7 @@ def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -
     from vtop.engine.fit.calibration import AS_FITTED, host_factors_of
     from vtop.engine.whatif.flag_search import asked as wanted
     from vtop.engine.whatif.flag_search import criterion, search
-    from vtop.engine.whatif.whatif import what_if
+    from vtop.engine.whatif.whatif import TooFarOff, what_if
     from vtop.report.whatif import document as words
 
     bounds = _bounds(asked["slo"])
@@ -81,12 +81,20 @@ def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -
     factors = [AS_FITTED if asked["profile_alone"] else host_factors_of(run, profile) for run in found]
     began_s = time.perf_counter()
     answers: list[words.Answer] = []
+    refused: list[TooFarOff] = []
     for run, own in zip(found, factors, strict=True):
         flags = _changed(run.flags, asked)
-        if what is None or number is None:
-            answers.append(what_if(run, profile, flags, bounds, own))
-        else:
-            answers.append(search(run, profile, flags, what, bounds=bounds, number=number, factors=own))
+        try:
+            if what is None or number is None:
+                answers.append(what_if(run, profile, flags, bounds, own))
+            else:
+                answers.append(search(run, profile, flags, what, bounds=bounds, number=number, factors=own))
+        except TooFarOff as error:
+            refused.append(error)
+    if not answers:
+        raise refused[0]
+    for one in refused:
+        click.echo(f"vtop: {one}", err=True)
     took_s = time.perf_counter() - began_s
     simulated_s = sum(words.simulated_s(answer) for answer in answers)
     click.echo(f"simulated {simulated_s:,.0f} s in {took_s:.1f} s: {simulated_s / took_s:,.0f} times as fast", err=True)

@@ -14,7 +14,16 @@ from vtop.engine.fit.calibration import AS_FITTED, HostFactors, with_host_factor
 from vtop.engine.fit.profile import Profile
 from vtop.engine.runs.measured import NUMBERS, Bounds, Number
 from vtop.engine.runs.runs import Run
-from vtop.engine.whatif.whatif import Error, Simulated, error_of, recorded_of, remarks, simulate
+from vtop.engine.whatif.whatif import (
+    Error,
+    Simulated,
+    TooFarOff,
+    error_of,
+    recorded_of,
+    remarks,
+    simulate,
+    too_far_off,
+)
 from vtop.errors import VtopError
 
 FLAGS: Final = ("max-num-seqs", "kv-tokens", "max-num-batched-tokens")
@@ -120,9 +129,12 @@ def search(
     bounds: Bounds | None = None,
     factors: HostFactors = AS_FITTED,
 ) -> Search:
-    """Every value, on the run's load and with its host factors. Raises VtopError where none can be tried."""
+    """Every value, on the run's load and with its host factors. Raises VtopError where none can be tried, or
+    the recorded flags are too far off."""
     here = with_host_factors(profile, factors)
     before = simulate(run, run.flags, here, bounds)
+    if (off := too_far_off(run, before)) is not None:
+        raise TooFarOff(off)
     real = getattr(recorded_of(run, bounds), number.name)
     tried = []
     for value in what.values:
