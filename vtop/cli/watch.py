@@ -13,7 +13,7 @@ import click
 from vtop import units
 from vtop.cli.common import attached, print_json, servers_of, session_of
 from vtop.cli.load import consent, controller_of
-from vtop.cli.options import Seconds, server_options
+from vtop.cli.options import DOCUMENT_WINDOW_S, Seconds, server_options
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def live(
                 click.echo(f"recorded {path}", err=True)
 
 
-def once(attachment: Attachment, window_s: float, as_json: bool) -> None:
+def once(attachment: Attachment, window_s: float | None, as_json: bool) -> None:
     from vtop.draw.theme import clean
     from vtop.session.frame.frame import View
 
@@ -75,7 +75,7 @@ def once(attachment: Attachment, window_s: float, as_json: bool) -> None:
     try:
         answered = attachment.once()
         session = session_of(attachment.recording.start, attachment.recording)
-        frame = session.frame(clock(), View(window_s=window_s))
+        frame = session.frame(clock(), View(window_s=DOCUMENT_WINDOW_S if window_s is None else window_s))
     finally:
         attachment.stop("once")
     if as_json:
