@@ -9,7 +9,7 @@ import click
 
 from vtop import units
 from vtop.cli.common import need_terminal, open_recording, print_json, session_of, view_of, write
-from vtop.cli.options import DEFAULT_THEME, Number, Seconds, Size, look_options, shape_option
+from vtop.cli.options import DEFAULT_THEME, DOCUMENT_WINDOW_S, Number, Seconds, Size, look_options, shape_option
 from vtop.errors import VtopError
 
 
@@ -53,6 +53,8 @@ def show(
     """One frame of a recording without a terminal: text, JSON, SVG or PNG."""
     only_numbers = form == "json" and svg_to is None and png_to is None
     plain = only_numbers and look["theme"] == DEFAULT_THEME and not look["hide"]
+    if look["window_s"] is None:
+        look["window_s"] = DOCUMENT_WINDOW_S
     view = look if plain else view_of(look)  # a document needs no colours, but a wrong word is said
     recording = open_recording(file, model_config)
     session = session_of(recording.start, recording)

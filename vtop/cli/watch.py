@@ -13,7 +13,7 @@ import click
 from vtop import units
 from vtop.cli.common import attached, print_json, servers_of, session_of, whole
 from vtop.cli.load import consent, controller_of
-from vtop.cli.options import Seconds, server_options
+from vtop.cli.options import DOCUMENT_WINDOW_S, Seconds, server_options
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ def once(attachment: Attachment, view: dict[str, Any], as_json: bool) -> None:
     try:
         answered = attachment.once()
         session = session_of(attachment.recording.start, attachment.recording)
-        frame = session.frame(clock(), View(window_s=view["window_s"]))
+        window_s = view["window_s"]
+        frame = session.frame(clock(), View(window_s=DOCUMENT_WINDOW_S if window_s is None else window_s))
     finally:
         attachment.stop("once")
     whole(attachment.recording)

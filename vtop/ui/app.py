@@ -33,12 +33,13 @@ from vtop.session.session import Session
 from vtop.ui import driver, screenshot, textual_private
 from vtop.ui.board import Board, Scene
 from vtop.ui.help import HelpScreen
-from vtop.ui.keys import KEYS
+from vtop.ui.keys import FOOTERS, KEYS
 
 TICK_S = 0.25
 APART_S = 0.5  # two drawings of a live session, at least: several servers answer at different moments
 FOLD_FOR_S = 0.08  # a long file is taken in slices, so that keys answer meanwhile
 SLICE = 500
+GROWING_S = (30, 60, 120, 300)
 WINDOWS_S = (30, 60, 120, 300, 600, 1800, 3600, 14400, 43200, 86400)
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
 
@@ -81,7 +82,7 @@ class VtopApp(App[None]):
         look: Look,
         *,
         session: Session | None = None,
-        window_s: float = 300.0,
+        window_s: float | None = None,
         hidden: frozenset[str] = frozenset(),
         load: LoadControl | None = None,
     ) -> None:
@@ -209,10 +210,17 @@ class VtopApp(App[None]):
         if not self._board.size:
             return
         now_s = self.playhead.now()
-        view = View(window_s=self._window_s, columns=layout.columns_for(self._board.size.width, self.only))
+        view = View(window_s=self.window_s(), columns=layout.columns_for(self._board.size.width, self.only))
         self._drawn_at_s, self._drawn_clock, self._news = now_s, time.monotonic(), False
         frame = self.session.frame(now_s, view)
-        self.scene = Scene(frame, self.state_words(fresh=frame.status.fresh))
+        mode = "replay" if self._live is None else "load" if self._load is not None else "live"
+        self.scene = Scene(frame, self.state_words(fresh=frame.status.fresh), FOOTERS[mode])
+
+    def window_s(self) -> float:
+        """The window asked for; else one that grows with the history, so that the charts are full from early on."""
+        if self._window_s is not None:
+            return self._window_s
+        return max(window_s for window_s in GROWING_S if window_s <= max(GROWING_S[0], self.playhead.now()))
 
     def state_words(self, *, fresh: bool = True) -> str:
         """What the playhead does, in a word or two; the data being old, nothing is called live."""
@@ -239,7 +247,7 @@ class VtopApp(App[None]):
 
     def action_scrub(self, steps: int) -> None:
         """Move the playhead by a thirtieth of the window; at the end it is live."""
-        at_s = self.playhead.now() + steps * self._window_s / 30
+        at_s = self.playhead.now() + steps * self.window_s() / 30
         if self.playhead.live:
             self.playhead.pause()
         self.playhead.seek(at_s)
@@ -258,7 +266,7 @@ class VtopApp(App[None]):
         self.draw()
 
     def action_zoom(self, steps: int) -> None:
-        nearest = min(range(len(WINDOWS_S)), key=lambda i: abs(WINDOWS_S[i] - self._window_s))
+        nearest = min(range(len(WINDOWS_S)), key=lambda i: abs(WINDOWS_S[i] - self.window_s()))
         self._window_s = WINDOWS_S[max(0, min(len(WINDOWS_S) - 1, nearest + steps))]
         self.draw()
 

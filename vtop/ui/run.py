@@ -22,7 +22,7 @@ def live(
     begin: Callable[[], None],
     *,
     look: Look,
-    window_s: float,
+    window_s: float | None,
     hidden: frozenset[str],
     load: LoadControl | None = None,
 ) -> str:
@@ -55,7 +55,7 @@ def replay(
     *,
     speed: float,
     at_s: float | None,
-    window_s: float,
+    window_s: float | None,
     hidden: frozenset[str],
 ) -> None:
     """Show a recording: from its beginning and moving, or standing at an instant."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vtop import units
 from vtop.draw.panels.kv import fits
-from vtop.draw.text import Line, Phrase, Piece, blank, padded, phrases
+from vtop.draw.text import Line, Phrase, Piece, blank, padded, phrases, shorten, width_of
 from vtop.draw.theme import Look
 from vtop.session.frame.frame import Frame
 
@@ -19,7 +19,10 @@ def header(frame: Frame, width: int, height: int, look: Look, state: str = "") -
 
 
 def _identity(frame: Frame, width: int, look: Look, state: str) -> Line:
-    shown = [Phrase(0, ((_who(frame), "title"),))]
+    right = [Phrase(0, ((state, "mark"),))] if state else []
+    right.append(Phrase(0, (_age(frame),)))
+    taken = sum(width_of(look.say(text)) for one in right for text, _ in one.pieces) + 2 * len(right)
+    shown = [Phrase(1, ((_shorter(_who(frame), max(8, width - taken), look), "title"),))]
     if versions := {server.version for server in frame.servers if server.version is not None}:
         shown.append(Phrase(3, ((f"vLLM {', '.join(sorted(versions))}", "text"),)))
     if engines := sum(server.engines for server in frame.servers):
@@ -37,9 +40,15 @@ def _identity(frame: Frame, width: int, look: Look, state: str) -> Line:
         shown.append(Phrase(9, (("up ", "dim"), (units.uptime(min(ups)), "text"))))
     if gpu := _gpu(frame):
         shown.append(Phrase(8, ((gpu, "dim"),)))
-    right = [Phrase(1, ((state, "mark"),))] if state else []
-    right.append(Phrase(2, (_age(frame),)))
     return phrases(look, width, shown, right)
+
+
+def _shorter(who: str, room: int, look: Look) -> str:
+    """A name that has room. vLLM's default name is the model's path: of one its end says most."""
+    who, more = look.say(who), look.glyphs.ellipsis
+    while width_of(who) > room and "/" in who.removeprefix(more).strip("/"):
+        who = f"{more}/{who.removeprefix(more).lstrip('/').partition('/')[2]}"
+    return shorten(who, room, more)
 
 
 def _limits(frame: Frame) -> tuple[Piece, ...]:
