@@ -28,7 +28,7 @@ def numbers_page() -> str:
         page += f"\n## {panel}\n"
         for number in numbers:
             page += f"\n**{number.name}** ({number.unit}, `{number.field}`): {number.formula}.\n"
-            page += f"From {', '.join(f'`{one}`' for one in number.source.split(', '))}.\n"
+            page += f"From {', '.join(f'`{one}`' for one in number.source().split(', '))}.\n"
             if number.caveat:
                 page += f"But: {number.caveat}.\n"
     return page

@@ -15,13 +15,14 @@ from vtop.draw import layout, theme
 from vtop.metrics.page import Folder
 from vtop.recording import AnyEvent, LiveRecording, Scrape, Start, Target, Unknown, decode
 from vtop.recording.events import FORMAT
+from vtop.server_kinds.registry import series_names
 from vtop.session.frame.frame import View
 from vtop.session.session import Session
 
 CORE = [
     path
-    for room in ("recording", "metrics", "session")
-    for path in sorted((Path(__file__).parents[1] / "vtop" / room).glob("*.py"))
+    for room in ("recording", "metrics", "server_kinds", "session")
+    for path in sorted((Path(__file__).parents[1] / "vtop" / room).rglob("*.py"))
 ]
 SCRAPE = (Path(__file__).parent / "scrapes" / "03_preempt_mid3.txt").read_text(encoding="utf-8")
 START = Start(format=FORMAT, vtop="0", unix_s=1.0, servers=(Target(url="http://a"),), interval_s=1.0)
@@ -33,7 +34,7 @@ START = Start(format=FORMAT, vtop="0", unix_s=1.0, servers=(Target(url="http://a
 def test_what_a_session_is_given_is_what_stands_in_the_file(tmp_path: Path) -> None:
     now = 0.0
     live = LiveRecording(START, lambda: now, tmp_path / "a.jsonl")
-    folder, put_in = Folder(), []
+    folder, put_in = Folder(series_names), []
     for now in (1.0, 2.0, 3.0):
         text = SCRAPE.replace(" 1.0\n", f" {now}\n")
         scrape = folder.scrape(text, server=0, at_s=now, took_s=float("1e-7"), bytes=1, health=200)
@@ -105,7 +106,7 @@ def test_the_core_loads_no_screen_and_no_network() -> None:
 
 def test_drawing_a_frame_twice_changes_nothing() -> None:
     session = Session(START)
-    folder = Folder()
+    folder = Folder(series_names)
     for second in range(10):
         text = SCRAPE.replace("vllm:num_requests_running{", f"vllm:num_requests_running {second}\nx{{")
         scrape = folder.scrape(text, server=0, at_s=float(second), took_s=0.01, bytes=1, health=200)

@@ -8,6 +8,7 @@ from vtop import units
 from vtop.draw.panels.flow import fits
 from vtop.draw.text import Line, Phrase, Piece, blank, fitting, line, padded, phrases, width_of
 from vtop.draw.theme import Look
+from vtop.server_kinds import registry
 from vtop.session.bottleneck.verdict import TITLES
 from vtop.session.frame.charts import LoggedEvent
 from vtop.session.frame.frame import Frame
@@ -50,8 +51,8 @@ def header(frame: Frame, width: int, height: int, look: Look, state: str = "") -
 
 def _identity(frame: Frame, width: int, look: Look, state: str) -> Line:
     shown = [Phrase(0, ((_who(frame), "title"),))]
-    if versions := {server.version for server in frame.servers if server.version is not None}:
-        shown.append(Phrase(3, ((f"vLLM {', '.join(sorted(versions))}", "text"),)))
+    if versions := _versions(frame):
+        shown.append(Phrase(3, ((versions, "text"),)))
     if engines := sum(server.engines for server in frame.servers):
         shown.append(Phrase(6, ((f"{engines} engine" + ("s" if engines != 1 else ""), "dim"),)))
     cache = frame.kv
@@ -70,6 +71,15 @@ def _identity(frame: Frame, width: int, look: Look, state: str) -> Line:
     right = [Phrase(1, ((state, "mark"),))] if state else []
     right.append(Phrase(2, (_age(frame),)))
     return phrases(look, width, shown, right)
+
+
+def _versions(frame: Frame) -> str:
+    """Each kind of server with its versions: vLLM 0.26.0."""
+    found: dict[str, set[str]] = {}
+    for server in frame.servers:
+        if server.version is not None:
+            found.setdefault(registry.of(server.kind).title, set()).add(server.version)
+    return ", ".join(f"{title} {', '.join(sorted(versions))}" for title, versions in found.items())
 
 
 def _limits(frame: Frame) -> tuple[Piece, ...]:
@@ -91,7 +101,7 @@ def _who(frame: Frame) -> str:
     models = list(dict.fromkeys(model for server in frame.servers for model in server.models))
     urls = [server.url.removeprefix("http://") for server in frame.servers]
     name = ", ".join(models[:2]) + (f" and {len(models) - 2} more" if len(models) > 2 else "")
-    name = name or (urls[0] if len(urls) == 1 else "vLLM")
+    name = name or (urls[0] if len(urls) == 1 else registry.DEFAULT.title)
     return f"{len(urls)} servers · {name}" if len(urls) > 1 else name
 
 
