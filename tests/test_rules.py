@@ -136,3 +136,39 @@ def test_t_is_the_writer_s_and_never_goes_back() -> None:
     live.close("quit")
     assert [event.t for event in events] == [0.0, 5.0, 5.0, 9.0]
     assert [event.at_s for event in events if isinstance(event, Scrape)] == [77.0, -3.0, 5.0]
+
+
+# 5. What only one kind of server has stands in its folder.
+
+ROOMS = Path(__file__).parents[1] / "vtop"
+SPEAKS_OF_VLLM = {"session/glossary"}  # what its series do and do not say is what the caveats are about
+
+
+def words(path: Path) -> list[str]:
+    """All that stands in a file but docstrings and comments: strings, names, imports."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    holders = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    firsts = [node.body[0] for node in ast.walk(tree) if isinstance(node, holders) and node.body]
+    docstrings = {id(first.value) for first in firsts if isinstance(first, ast.Expr)}
+    found: list[str] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text)) if id(node) not in docstrings:
+                found.append(text)
+            case ast.Name(id=text) | ast.Attribute(attr=text) | ast.alias(name=text) | ast.arg(arg=text):
+                found.append(text)
+            case ast.FunctionDef(name=text) | ast.ClassDef(name=text) | ast.ImportFrom(module=str(text)):
+                found.append(text)
+            case _:
+                pass
+    return found
+
+
+@pytest.mark.parametrize("room", ["metrics", "session", "sources", "draw", "report", "ui"])
+def test_no_word_of_one_kind_of_server_stands_outside_its_folder(room: str) -> None:
+    speaking = {
+        path.parent.relative_to(ROOMS).as_posix()
+        for path in (ROOMS / room).rglob("*.py")
+        if any("vllm" in word.lower() for word in words(path))
+    }
+    assert speaking == {folder for folder in SPEAKS_OF_VLLM if folder.startswith(room)}

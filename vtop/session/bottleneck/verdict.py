@@ -25,7 +25,7 @@ from typing import Final
 from vtop import units
 from vtop.recording.events import FlagValue
 from vtop.server_kinds import registry
-from vtop.server_kinds.kind import Hint, Suggestions
+from vtop.server_kinds.kind import Hint, ServerKind, Suggestions
 from vtop.session.frame.frame import Frame
 from vtop.session.frame.verdict import Pressure, Verdict
 
@@ -207,7 +207,7 @@ def max_num_seqs(frame: Frame) -> Verdict | None:
         return None  # the load itself asks for no more
     said = [
         f"running stands at {units.count(limit)}"
-        + (", the limit of max-num-seqs" if at.max_num_seqs is not None else ""),
+        + (f", the limit of {_kind(frame, at).flag_names.max_num_seqs}" if at.max_num_seqs is not None else ""),
         f"{units.count(at.waiting_median)} waiting",
         _kv_range(at),
     ]
@@ -318,9 +318,14 @@ def _flags(frame: Frame, at: Pressure) -> Mapping[str, FlagValue]:
     return started.flags if started is not None else {}
 
 
+def _kind(frame: Frame, at: Pressure) -> ServerKind:
+    """Of the same server."""
+    return registry.of(frame.servers[at.server].kind)
+
+
 def _try(frame: Frame, at: Pressure) -> Suggestions:
-    """The flags of that server's kind."""
-    return registry.of(frame.servers[at.server].kind).suggest
+    """What that kind has against a limit."""
+    return _kind(frame, at).suggest
 
 
 def _engines(frame: Frame, at: Pressure) -> int:
