@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import os
 import tempfile
 import threading
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -23,6 +22,7 @@ from vtop.errors import VtopError
 from vtop.recording.events import FORMAT, AnyEvent, End, Event, Note, Start, decode, encode, format_of
 
 _LONGEST_START = 1 << 20  # bytes; what has no line end by then is no recording
+_AT_ONCE = 500  # events, where all are read
 _FAULTS_KEPT = 1000  # of a file full of them, the first
 
 
@@ -196,12 +196,6 @@ class FileRecording:
         """How many lines have been taken, unreadable ones included."""
         return self._line_number
 
-    @property
-    def read_ratio(self) -> float:
-        """How much of the file has been read, 0 to 1."""
-        size = os.fstat(self._raw.fileno()).st_size if not self._raw.closed else 0
-        return min(1.0, self._raw.tell() / size) if size else 1.0
-
     def take(self, limit: int = 1_000_000) -> list[AnyEvent]:
         events: list[AnyEvent] = []
         while len(events) < limit:
@@ -331,3 +325,9 @@ def _inflater(path: Path) -> Callable[[bytes], bytes]:
 
         return unzstd
     return bytes
+
+
+def events_of(recording: Recording) -> Iterator[AnyEvent]:
+    """All events that exist so far, each once."""
+    while taken := recording.take(_AT_ONCE):
+        yield from taken

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from vtop.export.files import new_file
-from vtop.export.reading import events_of
 from vtop.export.series_spool import Spool
 from vtop.metrics import vllm
-from vtop.recording import AnyEvent, Gpu, HistogramCounts, Outage, Recording, Scrape
+from vtop.recording import AnyEvent, Gpu, HistogramCounts, Outage, Recording, Scrape, events_of
 
 # field of a reading, family, type
 _DEVICE: Final = (

@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from vtop.access import Endpoint
 from vtop.errors import VtopError
 from vtop.load.workers import probe
-from vtop.load.workers.probe import Door
 from vtop.load.workers.protocol import (
     Aim,
     Begin,
@@ -53,7 +53,7 @@ class Controller:
     def __init__(
         self,
         phases: Sequence[Phase],
-        door: Door,
+        endpoint: Endpoint,
         append: Callable[[Event], None],
         clock: Callable[[], float],
         origin_s: float,
@@ -63,7 +63,7 @@ class Controller:
         slo: dict[str, float] | None = None,
     ) -> None:
         self._phases = tuple(phases)
-        self._door = door
+        self._endpoint = endpoint
         self._append = append
         self._clock = clock
         self._origin_s = origin_s
@@ -147,10 +147,10 @@ class Controller:
         served.check(self._phases)
         return Setup(
             origin_s=self._origin_s,
-            door=self._door,
+            endpoint=self._endpoint,
             model=served.name,
             phases=self._phases,
-            vocabulary=probe.vocabulary(self._door, served.name),
+            vocabulary=probe.vocabulary(self._endpoint, served.name),
             entropy=secrets.token_hex(16),
             worker=0,
             workers=max(phase.pool for phase in self._phases),
@@ -161,7 +161,7 @@ class Controller:
         said = False
         while not self._stopped.is_set():
             try:
-                return probe.model(self._door, self._model)
+                return probe.model(self._endpoint, self._model)
             except probe.NotUp as error:
                 if not said:
                     self._say(f"the load waits for the server: {error}")

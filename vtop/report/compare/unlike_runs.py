@@ -16,7 +16,7 @@ from vtop.metrics.vllm import Quantity
 from vtop.recording import Load
 from vtop.report.compare.pairs import begun
 from vtop.report.compare.phase_blocks import Place, Recorded
-from vtop.report.numbers import counted
+from vtop.session.frame.gpus import counted_of
 from vtop.session.frame.kv import KvAccount
 from vtop.session.history.server_config import SEQS, flag_value
 
@@ -173,7 +173,7 @@ def _joined(values: Sequence[str]) -> str:
 
 def _settings(of: Recorded) -> dict[str, str]:
     report, start = of.report, of.session.start
-    devices = counted(report.devices)
+    devices = counted_of(report.devices)
     return {
         "model": _names(of) or units.UNKNOWN,
         "vLLM": _joined([server.version or units.UNKNOWN for server in report.servers]),
