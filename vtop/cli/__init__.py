@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from vtop import __version__
-from vtop.cli import compare, config, files, load, replay, report, simulate, watch, whatif
+from vtop.cli import capacity, compare, config, files, load, plan, replay, report, simulate, watch, whatif
 from vtop.cli.arguments import spelled_out
 from vtop.cli.common import attached, need_terminal, servers_of, view_of
 from vtop.cli.options import load_options, look_options, server_options
@@ -108,7 +108,7 @@ for verb in (watch.record, load.sweep, load.load, replay.replay, replay.show):
     main.add_command(verb)
 for verb in (report.report, compare.compare, files.export, files.check, files.cut, files.merge):
     main.add_command(verb)
-for verb in (simulate.demo, simulate.simulate, whatif.whatif, whatif.fit):
+for verb in (simulate.demo, simulate.simulate, whatif.whatif, whatif.fit, plan.plan, capacity.capacity):
     main.add_command(verb)
 main.add_command(config.config)
 config.listen_to_environment(main, *main.commands.values())

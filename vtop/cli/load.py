@@ -36,8 +36,10 @@ def controller_of(
     recording: LiveRecording,
     began_s: float,
     phases: Sequence[Phase],
+    *,
+    first: int = 0,
 ) -> Controller:
-    """The load on the first server. Raises VtopError; asks before it loads another host."""
+    """The load on the first server, from phase `first` on. Raises VtopError; asks before it loads another host."""
     from vtop.access import Endpoint
     from vtop.load.workers.controller import Controller
     from vtop.load.workload.spec import slo
@@ -47,7 +49,7 @@ def controller_of(
     bounds = slo(asked["slo"]).record() if asked.get("slo") else None
     endpoint = Endpoint(target.url, access)
     return Controller(
-        phases, endpoint, recording.append, recording.clock, began_s, model=asked.get("model"), slo=bounds
+        phases, endpoint, recording.append, recording.clock, began_s, model=asked.get("model"), slo=bounds, first=first
     )
 
 

@@ -26,13 +26,18 @@ class RequestLatency:
     late_s: float = 0.0  # sent - due
     ttft_from_due_s: float | None = None  # None also where it was due at no instant
 
-    def keeps(self, bounds: Mapping[str, float]) -> bool:
-        """Whether it kept every bound; bounds: ttft, tpot, e2e, seconds."""
-        found = {
+    @property
+    def judged_s(self) -> Mapping[str, float | None]:
+        """What its bounds are held against: ttft, tpot, e2e, from due."""
+        return {
             "ttft": self.ttft_s if self.ttft_from_due_s is None else self.ttft_from_due_s,
             "tpot": self.tpot_s,
             "e2e": self.e2e_s + self.late_s if self.e2e_s is not None else None,
         }
+
+    def keeps(self, bounds: Mapping[str, float]) -> bool:
+        """Whether it kept every bound; bounds: ttft, tpot, e2e, seconds."""
+        found = self.judged_s
         return all((took_s := found[name]) is None or took_s <= bound for name, bound in bounds.items())
 
 
