@@ -18,6 +18,7 @@ import pytest
 
 from tests.load import faults
 from tests.load.faults import DONE, FAULTS, Answer, Clock, Server, ask, at, each, four, serving, token, usage
+from vtop.access import Access
 from vtop.errors import VtopError
 from vtop.load.http.client import Client
 from vtop.load.http.connection import Connection, Patience
@@ -101,7 +102,7 @@ async def test_a_request_is_told_of_when_sent_and_at_its_first_token(monkeypatch
 async def test_a_request_is_what_a_server_expects(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(monkeypatch.setattr, PLAIN) as server:
         url = f"http://127.0.0.1:{server.port}/base/"
-        client = Client(url, clock=server.clock, bearer="sk-1\n", headers=(("X-Tenant", "blue"),), patience=FOREVER)
+        client = Client(url, clock=server.clock, access=Access("sk-1\n", (("X-Tenant", "blue"),)), patience=FOREVER)
         await ask(client)
         client.abort()
     head, _, body = server.requests[0].partition(b"\r\n\r\n")
@@ -120,7 +121,7 @@ async def test_a_request_is_what_a_server_expects(monkeypatch: pytest.MonkeyPatc
 
 
 def test_basic_and_ipv6() -> None:
-    client = Client("http://[::1]:9", clock=Clock(), basic=("a", "b"))
+    client = Client("http://[::1]:9", clock=Clock(), access=Access(basic=("a", "b")))
     wire = client.lay("/v1/completions", b"{}")
     assert b"\r\nhost: [::1]:9\r\n" in wire
     assert b"\r\nauthorization: Basic YTpi\r\n" in wire
@@ -129,7 +130,7 @@ def test_basic_and_ipv6() -> None:
 @pytest.mark.parametrize("headers", [(("X-A", "b\r\nX-C: d"),), (("X A", "b"),), (("X-A", "ü"),)])
 def test_a_header_that_cannot_be_is_the_users_error(headers: tuple[tuple[str, str], ...]) -> None:
     with pytest.raises(VtopError):
-        Client("http://localhost", clock=Clock(), headers=headers)
+        Client("http://localhost", clock=Clock(), access=Access(headers=headers))
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://localhost", "http://"])
@@ -141,7 +142,7 @@ def test_a_url_that_cannot_be_is_the_users_error(url: str) -> None:
 async def test_no_key_gets_into_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     said = b'{"error":"Incorrect API key provided: sk-very-secret, with tenant-blue"}'
     async with serving(monkeypatch.setattr, Answer(at((1.0, said)), status="401 No", framing="length")) as server:
-        client = client_of(server, bearer="sk-very-secret", headers=(("X-Tenant", "tenant-blue"),))
+        client = client_of(server, access=Access("sk-very-secret", (("X-Tenant", "tenant-blue"),)))
         exchange = await ask(client)
         client.abort()
     assert exchange.detail == "Incorrect API key provided: ***, with ***"
@@ -626,8 +627,8 @@ def server_tls(certificate: Path) -> ssl.SSLContext:
 async def test_tls(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     payload = b'{"prompt":"' + b"x" * 3_000_000 + b'"}'
     async with serving(monkeypatch.setattr, PLAIN, tls=server_tls(certificate)) as server:
-        trust = ssl.create_default_context(cafile=certificate)
-        client = Client(f"https://127.0.0.1:{server.port}", clock=server.clock, tls=trust, patience=FOREVER)
+        trust = Access(ca_file=str(certificate))
+        client = Client(f"https://127.0.0.1:{server.port}", clock=server.clock, access=trust, patience=FOREVER)
         first, second = await ask(client), await ask(client, payload=payload)
         client.abort()
     for exchange in (first, second):
@@ -661,8 +662,8 @@ async def test_https_to_a_server_that_speaks_http() -> None:
 async def test_a_tls_server_that_is_cut_mid_stream(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = Answer(each(1.0, (token(), token())), "reset", unfinished=True)
     async with serving(monkeypatch.setattr, answer, tls=server_tls(certificate)) as server:
-        trust = ssl.create_default_context(cafile=certificate)
-        client = Client(f"https://127.0.0.1:{server.port}", clock=server.clock, tls=trust, patience=FOREVER)
+        trust = Access(ca_file=str(certificate))
+        client = Client(f"https://127.0.0.1:{server.port}", clock=server.clock, access=trust, patience=FOREVER)
         exchange = await ask(client)
         client.abort()
     assert exchange.error == "reset"

@@ -22,10 +22,10 @@ import pytest
 
 from tests.load.faults import Answer
 from tests.load.standin import Host, hanging, held, refusal, standing_in, whole
+from vtop.access import Endpoint
 from vtop.load.workers import controller as conducting
 from vtop.load.workers import worker
 from vtop.load.workers.controller import Controller
-from vtop.load.workers.probe import Door
 from vtop.load.workers.protocol import Pulse
 from vtop.load.workload.spec import phases
 from vtop.recording.events import FORMAT, Event, Load, Note, Request, Start, Target, decode, encode
@@ -45,7 +45,7 @@ class Run:
         self._news = threading.Condition()
         origin_s = time.monotonic()
         self.controller = Controller(
-            phases(specs), Door(host.standin.url), self._append, lambda: time.monotonic() - origin_s, origin_s
+            phases(specs), Endpoint(host.standin.url), self._append, lambda: time.monotonic() - origin_s, origin_s
         )
         self.controller.settle_s = settle_s
 
@@ -401,7 +401,7 @@ PARENT = """
 import sys, time
 from tests.load.test_controller import Run
 from vtop.load.workers import controller
-from vtop.load.workers.probe import Door
+from vtop.access import Endpoint
 class Far:
     class standin: url = sys.argv[1]
 going = Run(Far, "c=4 n=40 in=8 out=2 workers=2")

@@ -15,8 +15,8 @@ from vtop.plan.kv_plan import Asked, Memory, plan
 from vtop.plan.model_config import load, of_shape
 from vtop.plan.observed import observed
 from vtop.recording import FileRecording, Request
-from vtop.report.model import read
 from vtop.session.kv.geometry import bytes_per_token
+from vtop.session.session import read
 from vtop.shipped import folder
 
 QWEN = model("qwen2.5-7b")

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from vtop.engine.runs.measured import Answer, Bounds
 from vtop.errors import VtopError
 from vtop.plan.attainment import ERROR, OPEN, TIMEOUT, attainment, interval, nearest_rank, together
 from vtop.plan.queueing import FAIL, PASS, Queue, Rate, Services, answer, usual_rates
+from vtop.session.load.request_latency import RequestLatency
 
 ARTICLE = Queue(Services((0.020, 0.180), (0.8, 0.2)), slo_s=0.250, target=0.95)
 
@@ -124,11 +124,11 @@ def test_usual_rates_are_by_how_busy_the_server_is() -> None:
 
 # --- attainment -------------------------------------------------------------------------------------------------------
 
-BOUNDS = Bounds(ttft_s=0.8, tpot_s=0.05)
+BOUNDS = {"ttft": 0.8, "tpot": 0.05}
 
 
-def ok(ttft_s: float = 0.1, tpot_s: float | None = 0.01, e2e_s: float = 1.0) -> Answer:
-    return Answer(ttft_s, tpot_s, e2e_s)
+def ok(ttft_s: float = 0.1, tpot_s: float | None = 0.01, e2e_s: float = 1.0) -> RequestLatency:
+    return RequestLatency(ttft_s, tpot_s, e2e_s)
 
 
 def test_two_bounds_kept_by_99_each_may_be_kept_by_98_together() -> None:
@@ -147,9 +147,9 @@ def test_what_failed_stands_in_the_denominator_each_kind_apart() -> None:
 def test_one_token_has_no_tpot_and_is_left_out_where_that_is_the_only_bound() -> None:
     both = attainment([ok(tpot_s=None), ok()], BOUNDS)
     assert (both.requests, both.passed, both.undefined) == (2, 2, 0)
-    alone = attainment([ok(tpot_s=None), ok()], Bounds(tpot_s=0.05))
+    alone = attainment([ok(tpot_s=None), ok()], {"tpot": 0.05})
     assert (alone.requests, alone.passed, alone.undefined) == (1, 1, 1)
-    assert attainment([ok(tpot_s=None)], Bounds(tpot_s=0.05)).ratio is None
+    assert attainment([ok(tpot_s=None)], {"tpot": 0.05}).ratio is None
 
 
 def test_a_time_equal_to_its_bound_keeps_it() -> None:

@@ -66,14 +66,12 @@ def capacity(*, form: str | None, output: Path | None, record_to: Path | None, *
       vtop capacity --url :8000 --slo ttft=800ms,tpot=50ms --record search.jsonl
       vtop capacity --simulate h200-qwen2.5-7b --slo ttft=800ms,tpot=50ms
     """
-    written = form_of(output, form, FORMATS, ".txt, .md, .json or .html")
-    from vtop.engine.runs.measured import Bounds
+    written = form_of(output, form, FORMATS)
     from vtop.load.workload.spec import phases, slo
     from vtop.plan.capacity import Plan, Search
     from vtop.report.plan import capacity as words
 
-    kept = slo(asked["slo"])
-    bounds = Bounds(kept.ttft_s, kept.tpot_s, kept.e2e_s)
+    bounds = slo(asked["slo"]).record()
     plan = Plan(
         asked["rule"],
         asked["attain"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +15,11 @@ from vtop.errors import VtopError
 from vtop.shipped import folder
 
 if TYPE_CHECKING:
+    from vtop.access import Access
     from vtop.recording import FileRecording, LiveRecording
     from vtop.recording.events import Target
-    from vtop.session.session import Session
+    from vtop.report.render.document import Document
     from vtop.sources.attach import Attachment
-    from vtop.sources.connection import Access
 
 
 def view_of(look: dict[str, Any]) -> dict[str, Any]:
@@ -110,21 +110,6 @@ def open_recording(file: Path, config: Path | None = None) -> FileRecording:
     return recording
 
 
-def session_of(start: Any, recording: Any) -> Session:
-    """A recording read to its present end."""
-    import gc
-
-    from vtop.session.session import Session
-
-    session = Session(start)
-    gc.disable()  # nothing made here is garbage
-    while events := recording.take(200):
-        for event in events:
-            session.apply(event)
-    gc.enable()
-    return session
-
-
 def need_terminal(instead: str) -> None:
     if (lacking := no_terminal()) is not None:
         raise VtopError(f"the screen needs a terminal{lacking}; without one use {instead}")
@@ -162,18 +147,45 @@ def whole(recording: LiveRecording) -> None:
         raise VtopError("; ".join(recording.lost))
 
 
-def form_of(
-    output: Path | None, form: str | None, forms: Mapping[str, str], endings: str, *, without: str = "txt"
-) -> str:
-    """The form to write: as asked, by the file's ending (`forms`), or `without` a file. `endings`: those, in words.
+def put(output: Path | None, content: Document | bytes, form: str) -> None:
+    """A document, or the bytes of one, into its file or on stdout; there a terminal gets its width and its colours."""
+    if output is None and form == "txt" and sys.stdout.isatty() and not isinstance(content, bytes):
+        from rich.console import Console
 
-    Raises VtopError for an ending that tells no form.
+        from vtop.report.render.terminal import show
+
+        show(content, Console())
+        return
+    if not isinstance(content, bytes):
+        from vtop.report.render.forms import written
+
+        try:
+            content = written(content, form)
+        except ModuleNotFoundError as error:
+            needed = f"{form} needs the package {error.name}, which vtop installs with itself; md and json need none"
+            raise VtopError(needed) from error
+    if output is None:
+        click.echo(content.decode(), nl=False)
+    else:
+        write(output, content)
+        click.echo(str(output), err=True)
+
+
+def form_of(output: Path | None, form: str | None, forms: Sequence[str], *, without: str = "txt") -> str:
+    """The form to write, one of `forms`: as asked, by the file's ending, or `without` a file.
+
+    Raises VtopError for an ending that tells none of them.
     """
     if form is not None:
         return form
     if output is None:
         return without
-    known = forms.get(output.suffix.lower())
-    if known is None:
-        raise VtopError(f"-o {output}: of which form? End it in {endings}, or say --format")
+    from vtop.report.render.forms import FORMS
+
+    known = FORMS.get(output.suffix.lower())
+    if known is None or known not in forms:
+        endings = [f".{one}" for one in forms]
+        raise VtopError(
+            f"-o {output}: of which form? End it in {', '.join(endings[:-1])} or {endings[-1]}, or say --format"
+        )
     return known

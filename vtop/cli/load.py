@@ -21,13 +21,13 @@ from vtop.errors import VtopError
 END_S = 3.0  # for a load to end after a signal
 
 if TYPE_CHECKING:
+    from vtop.access import Access
     from vtop.load.workers.controller import Controller
     from vtop.load.workload.phase import Phase
     from vtop.recording import LiveRecording
     from vtop.recording.events import AnyEvent, Load, Target
     from vtop.session.frame.frame import Frame
     from vtop.session.frame.load import LoadPart, Quantiles
-    from vtop.sources.connection import Access
 
 
 def controller_of(
@@ -40,23 +40,16 @@ def controller_of(
     first: int = 0,
 ) -> Controller:
     """The load on the first server, from phase `first` on. Raises VtopError; asks before it loads another host."""
+    from vtop.access import Endpoint
     from vtop.load.workers.controller import Controller
-    from vtop.load.workers.probe import Door
     from vtop.load.workload.spec import slo
 
     consent(asked, servers[0][0])
     target, access = servers[0][0], servers[1][0]
     bounds = slo(asked["slo"]).record() if asked.get("slo") else None
-    door = Door(
-        url=target.url,
-        bearer=access.api_key,
-        headers=access.headers,
-        basic=access.basic,
-        ca_file=str(access.ca_file) if access.ca_file is not None else None,
-        insecure=access.insecure,
-    )
+    endpoint = Endpoint(target.url, access)
     return Controller(
-        phases, door, recording.append, recording.clock, began_s, model=asked.get("model"), slo=bounds, first=first
+        phases, endpoint, recording.append, recording.clock, began_s, model=asked.get("model"), slo=bounds, first=first
     )
 
 
@@ -179,7 +172,9 @@ class LastScrape:
     for."""
 
     def __init__(self, interval_s: float) -> None:
-        self._patience_s = 2.5 * interval_s + 1.0
+        from vtop.recording import GAP_INTERVALS
+
+        self._patience_s = GAP_INTERVALS * interval_s + 1.0
         self._left_s = 0.0
         self._scraped = False
         self._ended_s: float | None = None

@@ -69,7 +69,7 @@ def kv(source: Path | None, *, form: str | None, output: Path | None, **asked: A
 
     SOURCE is a model's config.json or a recording; --url asks a running server. Bytes are of one GPU.
     """
-    written = form_of(output, form, FORMATS, ".txt, .md, .json or .html")
+    written = form_of(output, form, FORMATS)
     from vtop.plan import kv_plan
     from vtop.report.plan import kv as words
 
@@ -120,7 +120,7 @@ def queue(source: Path | None, *, form: str | None, output: Path | None, **asked
     A queue of requests that come by themselves. Service times are --service, or those that a recording (SOURCE) of
     vtop's own closed loop measured.
     """
-    written = form_of(output, form, FORMATS, ".txt, .md, .json or .html")
+    written = form_of(output, form, FORMATS)
     from vtop.load.workload.spec import slo
     from vtop.plan import queueing
     from vtop.report.plan import queueing as words
@@ -183,22 +183,24 @@ def _measured_services(source: Path, number: int | None) -> tuple[Services, int]
     """What requests of a closed loop took, and how many were in flight."""
     from vtop.plan.queueing import Services
     from vtop.recording import Load as Phase
-    from vtop.recording import Request
-    from vtop.session.load.request_latency import times_of
+    from vtop.recording import Request, events_of
+    from vtop.session.load.request_latency import latency_of
 
     recording = open_recording(source)
     phases: list[Phase] = []
     requests: list[Request] = []
-    while events := recording.take():
-        phases += [one for one in events if isinstance(one, Phase) and one.state == "begin"]
-        requests += [one for one in events if isinstance(one, Request) and not one.warmup and one.error is None]
+    for one in events_of(recording):
+        if isinstance(one, Phase) and one.state == "begin":
+            phases.append(one)
+        elif isinstance(one, Request) and not one.warmup and one.error is None:
+            requests.append(one)
     closed = [one for one in phases if one.shape == "closed" and one.concurrency]
     chosen = [one for one in closed if number is None or one.phase == number - 1]
     if not chosen:
         what = "no closed loop of vtop's own load" if number is None else f"no closed loop is its phase {number}"
         raise VtopError(f"{source}: {what}; an open loop's times hold its waits, and are no service times")
     phase = chosen[0]
-    mine = [times_of(one).e2e_s for one in requests if one.phase == phase.phase]
+    mine = [latency_of(one).e2e_s for one in requests if one.phase == phase.phase]
     times = tuple(time for time in mine if time is not None and time > 0)
     if not times:
         raise VtopError(f"{source}: no request of phase {phase.phase + 1} succeeded")

@@ -13,7 +13,7 @@ from vtop.cli.options import Number, ParamType, access_options, shape_option, to
 if TYPE_CHECKING:
     from vtop.plan.queueing import Services
 
-FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json", ".txt": "txt"}
+FORMATS = ("txt", "md", "json", "html")
 NUMBER = click.IntRange(min=1)
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
@@ -144,7 +144,7 @@ BANDWIDTH = ByRanks("bandwidth", {"GB/s": 1e9, "": 1.0}, "150GB/s, or 2:200GB/s,
 
 
 output_options = together(
-    click.option("--format", "form", type=click.Choice(["txt", "json", "md", "html"]), help="[by the ending of -o]"),
+    click.option("--format", "form", type=click.Choice(FORMATS), help="[by the ending of -o]"),
     click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), help="Where to. [stdout]"),
 )
 source_options = together(

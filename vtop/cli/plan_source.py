@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from vtop.cli.common import attached, open_recording, servers_of, write
+from vtop.cli.common import attached, open_recording, put, servers_of
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
@@ -43,30 +40,30 @@ def source_of(source: Path | None, asked: dict[str, Any]) -> tuple[ModelConfig |
 
 def _recorded(source: Path, asked: dict[str, Any]) -> Observed:
     from vtop.plan.observed import observed
-    from vtop.recording import Request
-    from vtop.session.session import Session
+    from vtop.recording import AnyEvent, Request
+    from vtop.session.session import read
 
-    recording = open_recording(source, asked["model_config"])
-    session, requests = Session(recording.start), []
-    while events := recording.take():
-        for event in events:
-            session.apply(event)
-            if isinstance(event, Request):
-                requests.append(event)
+    requests: list[Request] = []
+
+    def see(event: AnyEvent) -> None:
+        if isinstance(event, Request):
+            requests.append(event)
+
+    session = read(open_recording(source, asked["model_config"]), see)
     if not session.servers:
         raise VtopError(f"{source}: no server is on record")
     return observed(session, str(source), requests)
 
 
 def _asked_server(asked: dict[str, Any]) -> Observed:
-    from vtop.cli.common import session_of
     from vtop.plan.observed import observed
+    from vtop.session.session import read
 
     wanted = asked | {"urls": (asked["url"],), "proxy": None, "interval": 1.0, "no_gpu": False}
     attachment = attached(wanted, servers_of(wanted), None)
     try:
         answered = attachment.once()
-        session = session_of(attachment.recording.start, attachment.recording)
+        session = read(attachment.recording)
     finally:
         attachment.stop("once")
     if not answered:
@@ -113,29 +110,6 @@ def show(document: Document, answer: Any, verb: str, form: str, output: Path | N
     if form == "json":
         from vtop.report.plan.answer_json import json
 
-        return _put(json(verb, answer), output)
-    if form == "md":
-        from vtop.report.render.markdown import markdown
-
-        return _put(markdown(document).encode(), output)
-    if form == "html":
-        from vtop.report.render.html import html
-
-        return _put(html(document).encode(), output)
-    if output is None and sys.stdout.isatty():
-        from rich.console import Console
-
-        from vtop.report.render.terminal import show as show_there
-
-        return show_there(document, Console())
-    from vtop.report.render.terminal import text
-
-    return _put(text(document).encode(), output)
-
-
-def _put(content: bytes, output: Path | None) -> None:
-    if output is None:
-        click.echo(content.decode(), nl=False)
+        put(output, json(verb, answer), form)
     else:
-        write(output, content)
-        click.echo(str(output), err=True)
+        put(output, document, form)

@@ -70,7 +70,7 @@ def tp(source: Path | None, *, form: str | None, output: Path | None, **asked: A
 
     SOURCE is a model's config.json, or a recording, whose steps are then weighed too. A cost model, no measurement.
     """
-    written = form_of(output, form, FORMATS, ".txt, .md, .json or .html")
+    written = form_of(output, form, FORMATS)
     from vtop.report.plan import tensor_parallel as words
 
     if asked["identity"]:
@@ -135,7 +135,7 @@ def work(source: Path | None, *, form: str | None, output: Path | None, **asked:
 
     Two requests of the same total work differ in how it is split over prefill and decode, and so in TTFT and TPOT.
     """
-    written = form_of(output, form, FORMATS, ".txt, .md, .json or .html")
+    written = form_of(output, form, FORMATS)
     from vtop.plan import work as planned
     from vtop.report.plan import work as words
 

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vtop import units
-from vtop.cli.common import attached, print_json, servers_of, session_of, whole
+from vtop.cli.common import attached, print_json, servers_of, whole
 from vtop.cli.load import consent, controller_of
 from vtop.cli.options import DOCUMENT_WINDOW_S, Seconds, server_options
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
+    from vtop.access import Access
     from vtop.load.workload.phase import Phase
     from vtop.recording.events import Target
     from vtop.sources.attach import Attachment
-    from vtop.sources.connection import Access
 
 
 def live(
@@ -73,11 +73,12 @@ def once(attachment: Attachment, view: dict[str, Any], as_json: bool) -> None:
     import shutil
 
     from vtop.session.frame.frame import View
+    from vtop.session.session import read
 
     clock: Callable[[], float] = attachment.clock
     try:
         answered = attachment.once()
-        session = session_of(attachment.recording.start, attachment.recording)
+        session = read(attachment.recording)
         window_s = view["window_s"]
         frame = session.frame(clock(), View(window_s=DOCUMENT_WINDOW_S if window_s is None else window_s))
     finally:

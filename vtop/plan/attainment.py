@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Final
 
-from vtop.engine.runs.measured import Answer, Bounds
+from vtop.engine.runs.measured import Bounds
+from vtop.session.load.request_latency import RequestLatency
 
 ERROR, TIMEOUT, OPEN = "error", "timeout", "open"
-BOUNDS: Final = ("ttft_s", "tpot_s", "e2e_s")
+BOUNDS: Final = ("ttft", "tpot", "e2e")
 
 # Student's t for a two-sided 95 % interval, by degrees of freedom
 _T: Final = (
@@ -64,29 +65,29 @@ class Runs:
         return f"lowest of {self.runs} runs of {self.requests_per_run:,} requests"
 
 
-def attainment(outcomes: Iterable[Answer | str], bounds: Bounds) -> Attainment:
+def attainment(outcomes: Iterable[RequestLatency | str], bounds: Bounds) -> Attainment:
     """outcomes: an answer, or how there was none: error, timeout, open."""
-    answers: list[Answer] = []
+    answers: list[RequestLatency] = []
     failed = {ERROR: 0, TIMEOUT: 0, OPEN: 0}
     for one in outcomes:
         if isinstance(one, str):
             failed[one] += 1
         else:
             answers.append(one)
-    only_tpot = bounds.tpot_s is not None and bounds.ttft_s is None and bounds.e2e_s is None
+    only_tpot = set(bounds) == {"tpot"}
     judged = [one for one in answers if not only_tpot or one.tpot_s is not None]
     lost = sum(failed.values())
     by_bound = []
     for name in BOUNDS:
-        bound = getattr(bounds, name)
+        bound = bounds.get(name)
         if bound is None:
             continue
-        times = [value for one in answers if (value := getattr(one, name)) is not None]
+        times = [value for one in answers if (value := one.judged_s[name]) is not None]
         if times or lost:
-            by_bound.append((name, sum(value <= bound for value in times) / (len(times) + lost)))
+            by_bound.append((f"{name}_s", sum(value <= bound for value in times) / (len(times) + lost)))
     return Attainment(
         requests=len(judged) + lost,
-        passed=sum(bounds.kept(one) for one in judged),
+        passed=sum(one.keeps(bounds) for one in judged),
         errors=failed[ERROR],
         timeouts=failed[TIMEOUT],
         open=failed[OPEN],

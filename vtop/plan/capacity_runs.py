@@ -12,7 +12,8 @@ from vtop.engine.core.engine import Engine
 from vtop.engine.core.flags import Flags
 from vtop.engine.core.step import Outcome
 from vtop.engine.fit.profile import Profile
-from vtop.engine.runs.measured import Answer, Bounds, answer_of
+from vtop.engine.runs.measured import Bounds
+from vtop.engine.runs.measured import latency_of as simulated_latency_of
 from vtop.engine.runs.replay import Ask, Load, replay
 from vtop.load.workload.arrivals import due_times, lengths
 from vtop.load.workload.phase import Phase
@@ -20,7 +21,7 @@ from vtop.plan.attainment import ERROR, OPEN, TIMEOUT, attainment
 from vtop.plan.capacity import Next, RunResult
 from vtop.recording import Request
 from vtop.session.frame.frame import Frame, View
-from vtop.session.load.request_latency import times_of
+from vtop.session.load.request_latency import RequestLatency, latency_of
 from vtop.session.session import Session
 
 WARM_CACHE = 0.05  # of the prompt tokens from the prefix cache where none were meant to be shared
@@ -43,7 +44,7 @@ def simulated(run: Next, like: Phase, flags: Flags, profile: Profile, bounds: Bo
     peaks = _Peaks(engine)
     done = replay(Load(tuple(asks), seed=run.seed), engine, peaks)
     counted = [one for one in done.requests if one.id >= phase.warmup]
-    outcomes: list[Answer | str] = [answer_of(one) for one in counted]
+    outcomes: list[RequestLatency | str] = [simulated_latency_of(one) for one in counted]
     outcomes += [ERROR] * done.refused
     last_s = due_s[-1]
     return RunResult(
@@ -86,15 +87,11 @@ def measured(run: Next, session: Session, requests: Iterable[Request], index: in
     )
 
 
-def _outcome(request: Request) -> Answer | str:
+def _outcome(request: Request) -> RequestLatency | str:
     if request.error is not None:
         return {"timeout": TIMEOUT, "unfinished": OPEN, "cancelled": OPEN}.get(request.error, ERROR)
-    times = times_of(request)
-    waited = request.sent_s - request.due_s if request.sent_s is not None and request.due_s is not None else 0.0
-    ttft_s = times.response_s if times.response_s is not None else times.service_s
-    if ttft_s is None or times.e2e_s is None:
-        return ERROR
-    return Answer(ttft_s=ttft_s, tpot_s=times.tpot_s, e2e_s=times.e2e_s + waited)
+    took = latency_of(request)
+    return took if took.ttft_s is not None and took.e2e_s is not None else ERROR
 
 
 def _why_not(frame: Frame, session: Session, begin_s: float, counted: int) -> str | None:

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
+# two scrapes (or readings) further apart than this many intervals have a gap between them
+GAP_INTERVALS: Final = 2.5
 FORMAT: Final = 1
 DEFAULT_KIND: Final = "vllm"  # of server, where a recording does not say
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import gzip
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -28,6 +27,7 @@ _LONGEST_START = 1 << 20  # bytes; what has no line end by then is no recording
 _LONGEST_LINE = 1 << 26  # bytes; a longer one is left out, and never held whole
 LOOK_EVERY_S = 1.0  # whether a file that is recorded into is still there
 _TOO_LONG = b"too long"  # stands for such a line
+_AT_ONCE = 500  # events, where all are read
 _FAULTS_KEPT = 1000  # of a file full of them, the first
 
 
@@ -266,12 +266,6 @@ class FileRecording:
         """How many lines have been taken, unreadable ones included."""
         return self._line_number
 
-    @property
-    def read_ratio(self) -> float:
-        """How much of the file has been read, 0 to 1."""
-        size = os.fstat(self._raw.fileno()).st_size if not self._raw.closed else 0
-        return min(1.0, self._raw.tell() / size) if size else 1.0
-
     def take(self, limit: int = 1_000_000) -> list[AnyEvent]:
         events: list[AnyEvent] = []
         while len(events) < limit:
@@ -373,3 +367,9 @@ class FileRecording:
         if len(self.faults) < _FAULTS_KEPT:
             self.faults.append(text)
         return Note(t=self._last_t, source="recording", text=text)
+
+
+def events_of(recording: Recording) -> Iterator[AnyEvent]:
+    """All events that exist so far, each once."""
+    while taken := recording.take(_AT_ONCE):
+        yield from taken

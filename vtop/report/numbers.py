@@ -8,11 +8,12 @@ percentile lies. `server` has the histograms in either case.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vtop.metrics.histogram import Range
 from vtop.session.frame.frame import Frame
-from vtop.session.frame.gpus import Energy, GpuPart, Roofline
+from vtop.session.frame.gpus import Energy, GpuPart, Roofline, counted_of
 from vtop.session.frame.kv import KvAccount
 from vtop.session.frame.latencies import Latency, Tail
 from vtop.session.frame.load import LoadPart, Quantiles, Slo
@@ -133,7 +134,7 @@ def numbers(frame: Frame, load: LoadPart | None, begin_s: float, end_s: float) -
     """Of a frame whose window is begin_s to end_s; `load`: the phase of vtop's own load that filled it, at its end."""
     server = {row.name: _of_server(row) for row in frame.latencies}
     own_rate = load.output_per_s if load is not None else None
-    devices = counted(frame.gpus.devices)
+    devices = counted_of(frame.gpus.devices)
     return Numbers(
         begin_s=begin_s,
         end_s=end_s,
@@ -182,11 +183,6 @@ def numbers(frame: Frame, load: LoadPart | None, begin_s: float, end_s: float) -
         pressure=frame.pressure,
         verdict=frame.verdict,
     )
-
-
-def counted(devices: tuple[GpuPart, ...]) -> tuple[GpuPart, ...]:
-    """The GPUs in use by a watched server where NVML tells, else all of the host."""
-    return tuple(device for device in devices if device.serving) or devices
 
 
 def _output_from(own: float | None, server: float | None) -> str | None:
@@ -245,7 +241,7 @@ def _parts(frame: Frame) -> Parts:
     )
 
 
-def _power(devices: tuple[GpuPart, ...]) -> Level:
+def _power(devices: Sequence[GpuPart]) -> Level:
     if len(devices) == 1:
         return _level(devices[0].power)
     means = [device.power.mean for device in devices if device.power.mean is not None]

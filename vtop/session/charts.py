@@ -14,12 +14,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 
 from vtop.metrics.quantity import Quantity
+from vtop.recording import GAP_INTERVALS
 from vtop.session.frame.charts import Charts, LoggedEvent, Points
 from vtop.session.frame.frame import View
 from vtop.session.history.gpus import GpuHistory
-from vtop.session.history.server import GAP_INTERVALS, ServerHistory
+from vtop.session.history.server import ServerHistory
 from vtop.session.history.tracks import HistogramTrack, Track
-from vtop.session.latency.ttft import parts_of
+from vtop.session.history.ttft_parts import parts_of
 
 _WORTH_A_COLUMN = 0.25  # a rate is shown when at least this share of its column is known
 

@@ -18,16 +18,17 @@ import httpx
 import msgspec
 
 from vtop import faults
+from vtop.access import Access
 from vtop.metrics.page import Folder, NotMetrics
 from vtop.metrics.series_names import SeriesNames
 from vtop.recording.events import Event, Identity, Note, Outage, Scrape, Target
 from vtop.server_kinds import registry
 from vtop.server_kinds.kind import ServerKind
 from vtop.sources import command, proxy
-from vtop.sources.connection import Access, Answer, Connection, Failure
+from vtop.sources.connection import Answer, Connection, Failure
 from vtop.sources.shape import fits, shape_of
 
-__all__ = ["Access", "ServerSource"]
+__all__ = ["ServerSource"]
 
 PAGE_LIMIT_BYTES = 32 * 2**20
 SMALL_LIMIT_BYTES = 2**20

@@ -8,6 +8,7 @@ from vtop.draw.text import Line, Phrase, Piece, blank, padded, phrases, shorten,
 from vtop.draw.theme import Look
 from vtop.server_kinds import registry
 from vtop.session.frame.frame import Frame
+from vtop.session.frame.gpus import counted_of
 
 
 def header(frame: Frame, width: int, height: int, look: Look, state: str = "") -> list[Line]:
@@ -98,7 +99,7 @@ def _age(frame: Frame) -> Piece:
 
 def _gpu(frame: Frame) -> str:
     """The GPUs' name, when they may be the server's: 8 × NVIDIA H200."""
-    devices = [device for device in frame.gpus.devices if device.serving] or list(frame.gpus.devices)
+    devices = counted_of(frame.gpus.devices)
     names = {device.name for device in devices if device.name is not None}
     if not frame.gpus.local or len(names) != 1:
         return ""

@@ -19,23 +19,23 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Final
 
+from vtop.difference import judged
 from vtop.engine.core.engine import Engine
 from vtop.engine.core.flags import Flags, option
 from vtop.engine.fit.calibration import AS_FITTED, HostFactors, with_host_factors
 from vtop.engine.fit.profile import Profile, Residual
-from vtop.engine.runs.measured import NUMBERS, Bounds, Levels, Measured, Number, mean_of, of_answers, simulated
+from vtop.engine.runs.measured import NUMBERS, Bounds, Levels, Measured, Number, mean_of, of_requests, simulated
 from vtop.engine.runs.replay import Load, replay
 from vtop.engine.runs.runs import Run
 from vtop.errors import VtopError
 
 TRIES: Final = 3  # it is chance who meets whom in a step
 
-SAME, WITHIN, BETTER, WORSE, HIGHER, LOWER = "same", "within the error", "better", "worse", "higher", "lower"
 # an error on the recording itself, as a share of what was recorded, beyond which nothing is said; and of times so much
 ABSURD: Final = {"output_per_s": 0.2, "ttft_s": 0.5, "e2e_s": 0.2}
 ABSURD_S: Final = 0.02
 
-NO_ERROR, UNKNOWN = "error not known", "not known"
+WITHIN, NO_ERROR, UNKNOWN = "within the error", "error not known", "not known"  # else as vtop.difference says
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ def recorded_of(run: Run, bounds: Bounds | None) -> Measured:
         kv_ratio=seen.kv_ratio,
         preemptions=None if seen.preemptions is None else float(seen.preemptions),
         recomputed_ratio=seen.recomputed_ratio,
-        **of_answers(seen.answers, seen.span_s, bounds),
+        **of_requests(seen.answers, seen.span_s, bounds),
     )
 
 
@@ -224,16 +224,9 @@ def verdict_of(number: Number, difference: float | None, doubt: float | None) ->
     """What may be said of a difference."""
     if difference is None:
         return UNKNOWN
-    if difference == 0:
-        return SAME
-    if doubt is None:
-        return NO_ERROR
-    if abs(difference) <= doubt:
-        return WITHIN
-    way = HIGHER if difference > 0 else LOWER
-    if number.better is None:
-        return way
-    return BETTER if way == number.better else WORSE
+    interval = (difference - doubt, difference + doubt) if doubt is not None else None
+    found = judged(difference, interval, number.better)
+    return {"within": WITHIN, "no interval": NO_ERROR}.get(found, found)
 
 
 def remarks(

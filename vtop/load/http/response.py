@@ -53,7 +53,6 @@ class Reading:
         "finish",
         "first_s",
         "prompt_tokens",
-        "skipped",
         "timings",
         "unread",
     )
@@ -64,7 +63,6 @@ class Reading:
         self.first_s: float | None = None
         self.answer_s: float | None = None  # the first token after reasoning
         self.chunks = 0  # events that brought tokens
-        self.skipped = 0  # events before the first token
         self.unread = 0  # events that are no JSON object
         self.done = False
         self.finish: str | None = None
@@ -131,8 +129,6 @@ class Reading:
         elif doubtful:
             self._put(at, 0)
             self._doubtful.append(len(self._at) - 1)
-        elif self.first_s is None:
-            self.skipped += 1
 
     def whole(self, body: bytes, at: float) -> None:
         """Take in an answer that is one JSON object, as servers that do not stream send it."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from vtop import faults
+from vtop.access import Endpoint
 from vtop.errors import VtopError
 from vtop.load.workers import probe
-from vtop.load.workers.probe import Door
 from vtop.load.workers.protocol import (
     Aim,
     Begin,
@@ -54,7 +54,7 @@ class Controller:
     def __init__(
         self,
         phases: Sequence[Phase],
-        door: Door,
+        endpoint: Endpoint,
         append: Callable[[Event], None],
         clock: Callable[[], float],
         origin_s: float,
@@ -65,8 +65,8 @@ class Controller:
         first: int = 0,
     ) -> None:
         self._phases = tuple(phases)
+        self._endpoint = endpoint
         self._first = first
-        self._door = door
         self._append = append
         self._clock = clock
         self._origin_s = origin_s
@@ -149,10 +149,10 @@ class Controller:
         served.check(self._phases)
         return Setup(
             origin_s=self._origin_s,
-            door=self._door,
+            endpoint=self._endpoint,
             model=served.name,
             phases=self._phases,
-            vocabulary=probe.vocabulary(self._door, served.name),
+            vocabulary=probe.vocabulary(self._endpoint, served.name),
             entropy=secrets.token_hex(16),
             worker=0,
             workers=max(phase.pool for phase in self._phases[self._first :]),
@@ -163,7 +163,7 @@ class Controller:
         said = False
         while not self._stopped.is_set():
             try:
-                return probe.model(self._door, self._model)
+                return probe.model(self._endpoint, self._model)
             except probe.NotUp as error:
                 if not said:
                     self._say(f"the load waits for the server: {error}")

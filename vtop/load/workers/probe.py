@@ -5,7 +5,6 @@ A few small requests on connections of their own, by the standard library: none 
 
 from __future__ import annotations
 
-import base64
 import http.client
 import json
 import ssl
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from vtop.access import Endpoint
 from vtop.errors import VtopError
 from vtop.load.workload.phase import Phase
 from vtop.load.workload.prompts import VOCABULARY, WORDS
@@ -23,31 +23,6 @@ TIMEOUT_S = 10.0
 
 class NotUp(VtopError):
     """The server does not answer, or says that it is not ready."""
-
-
-@dataclass(frozen=True, slots=True)
-class Door:
-    """How to get into a server: its root URL, and what to say there."""
-
-    url: str
-    bearer: str | None = None
-    headers: tuple[tuple[str, str], ...] = ()
-    basic: tuple[str, str] | None = None
-    ca_file: str | None = None
-    insecure: bool = False
-
-    def tls(self) -> ssl.SSLContext | None:
-        """None where the server speaks plain HTTP. Raises VtopError."""
-        if not self.url.startswith("https:"):
-            return None
-        try:
-            context = ssl.create_default_context(cafile=self.ca_file)
-        except OSError as error:
-            raise VtopError(f"{self.ca_file}: cannot be used as --ca-file ({error.strerror})") from None
-        if self.insecure:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        return context
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +42,9 @@ class Model:
                 )
 
 
-def model(door: Door, wanted: str | None = None) -> Model:
+def model(endpoint: Endpoint, wanted: str | None = None) -> Model:
     """The model that is served, or the one asked for. Raises NotUp, or VtopError when it lacks it."""
-    status, said = _ask(door, "GET", "/v1/models")
+    status, said = _ask(endpoint, "GET", "/v1/models")
     if status in (401, 403):
         raise VtopError("the load needs the server's key: --api-key or VTOP_API_KEY")
     if status in (502, 503, 504):
@@ -85,51 +60,48 @@ def model(door: Door, wanted: str | None = None) -> Model:
     return Model(str(row["id"]), longest if isinstance(longest, int) else None)
 
 
-def vocabulary(door: Door, name: str) -> tuple[int, ...]:
+def vocabulary(endpoint: Endpoint, name: str) -> tuple[int, ...]:
     """Ids that the model's tokenizer makes of plain words, each one usable as a prompt's token."""
-    status, said = _ask(door, "POST", "/tokenize", {"model": name, "prompt": " " + " ".join(WORDS)})
+    status, said = _ask(endpoint, "POST", "/tokenize", {"model": name, "prompt": " " + " ".join(WORDS)})
     ids = said.get("tokens") if status == 200 and isinstance(said, dict) else None
     if not isinstance(ids, list) or len(set(ids)) < 64:
         return tuple(VOCABULARY)
     return tuple(sorted({id_ for id_ in ids if isinstance(id_, int)}))
 
 
-def count_tokens(door: Door, name: str, text: str) -> int:
+def count_tokens(endpoint: Endpoint, name: str, text: str) -> int:
     """Prompt tokens of a chat whose one message is the text. Raises VtopError where the server cannot say."""
     body = {"model": name, "messages": [{"role": "user", "content": text}]}
-    status, said = _ask(door, "POST", "/tokenize", body)
+    status, said = _ask(endpoint, "POST", "/tokenize", body)
     count = said.get("count") if status == 200 and isinstance(said, dict) else None
     if not isinstance(count, int):
         raise VtopError(f"/tokenize: {status}; chat prompts of an exact length need it")
     return count
 
 
-def _ask(door: Door, method: str, path: str, body: object | None = None) -> tuple[int, Any]:
-    parts = urlsplit(door.url)
+def _ask(endpoint: Endpoint, method: str, path: str, body: object | None = None) -> tuple[int, Any]:
+    parts = urlsplit(endpoint.url)
     assert parts.hostname is not None
     if parts.scheme == "https":
-        context = door.tls()
+        context = endpoint.access.trust()
         connection: http.client.HTTPConnection = http.client.HTTPSConnection(
             parts.hostname, parts.port or 443, timeout=TIMEOUT_S, context=context
         )
     else:
         connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=TIMEOUT_S)
-    headers = {}
-    if door.bearer is not None:
-        headers["authorization"] = f"Bearer {door.bearer}"
-    elif door.basic is not None:
-        headers["authorization"] = f"Basic {base64.b64encode(':'.join(door.basic).encode()).decode()}"
+    access = endpoint.access
+    headers = {"authorization": access.authorization} if access.authorization is not None else {}
     if body is not None:
         headers["content-type"] = "application/json"
-    headers.update((name.lower(), value) for name, value in door.headers)
+    headers.update((name.lower(), value) for name, value in access.headers)
     try:
         connection.request(method, parts.path + path, json.dumps(body) if body is not None else None, headers)
         answer = connection.getresponse()
         status, text = answer.status, answer.read(1 << 24)
     except ssl.SSLCertVerificationError as error:
-        raise VtopError(f"{door.url}: its certificate is not trusted (--ca-file or --insecure)") from error
+        raise VtopError(f"{endpoint.url}: its certificate is not trusted (--ca-file or --insecure)") from error
     except (OSError, http.client.HTTPException) as error:
-        raise NotUp(f"{door.url}{path}: {error}") from error
+        raise NotUp(f"{endpoint.url}{path}: {error}") from error
     finally:
         connection.close()
     try:

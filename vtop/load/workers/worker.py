@@ -62,12 +62,9 @@ class Worker:
         self._tried: set[str] = set()
         self._trials = setup.worker  # ids of theirs
         self._client = Client(
-            setup.door.url,
+            setup.endpoint.url,
             clock=self._now,
-            headers=setup.door.headers,
-            bearer=setup.door.bearer,
-            basic=setup.door.basic,
-            tls=setup.door.tls(),
+            access=setup.endpoint.access,
         )
         self._running: Running | None = None
 
@@ -145,7 +142,7 @@ class Worker:
             index=index,
             vocabulary=setup.vocabulary,
             items=read(phase),
-            count_tokens=partial(probe.count_tokens, setup.door, setup.model),
+            count_tokens=partial(probe.count_tokens, setup.endpoint, setup.model),
             without=self._without,
         )
 

@@ -17,8 +17,8 @@ from vtop.recording import Load
 from vtop.report.compare.pairs import begun
 from vtop.report.compare.phase_blocks import Place, Recorded
 from vtop.report.labels import kinds
-from vtop.report.numbers import counted
 from vtop.server_kinds import registry
+from vtop.session.frame.gpus import counted_of
 from vtop.session.frame.kv import KvAccount
 from vtop.session.history.server_config import flag_value
 
@@ -183,7 +183,7 @@ def _joined(values: Sequence[str]) -> str:
 
 def _settings(of: Recorded) -> dict[str, str]:
     report, start = of.report, of.session.start
-    devices = counted(report.devices)
+    devices = counted_of(report.devices)
     return {
         "model": _names(of) or units.UNKNOWN,
         kinds(report.servers): _joined([server.version or units.UNKNOWN for server in report.servers]),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from vtop.report.figures import by_phase, kv_by_phase, latency_curves, side_by_side, timelines
@@ -56,8 +55,3 @@ def across(reports: Sequence[Report]) -> list[Figure]:
     if len(runs) > 1:
         found += [side_by_side.three_of(runs, "three-recordings"), kv_by_phase.work_of(runs, "work-recordings")]
     return [figure for figure in found if figure is not None and figure.drawn]
-
-
-def unique(figure: Figure, number: int) -> Figure:
-    """The same with a key that no figure of another recording on the scrape has."""
-    return replace(figure, key=f"r{number}-{figure.key}")

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from vtop import units
 from vtop.report.model import Report
-from vtop.report.numbers import counted
 from vtop.server_kinds import registry
+from vtop.session.frame.gpus import counted_of
 from vtop.session.frame.servers import typed
 
 
@@ -86,7 +86,7 @@ def _pool(report: Report) -> str | None:
 
 
 def _devices(report: Report) -> str | None:
-    devices = counted(report.devices)
+    devices = counted_of(report.devices)
     if not devices:
         return report.gpu_note
     names: dict[str, int] = {}

@@ -69,8 +69,8 @@ def tries_since(server: ServerHistory, now_s: float) -> int:
 
 
 def _at_work(server: ServerHistory, index: int, last: int) -> Status:
-    running = _now(server, Quantity.RUNNING, last)
-    waiting = _now(server, Quantity.WAITING, last)
+    running = server.value(Quantity.RUNNING, last)
+    waiting = server.value(Quantity.WAITING, last)
     moved = server.last_progress(last)
     if not running and not waiting:
         if last > 0 and moved == last:  # short requests, one after another: none runs while the scrape is made
@@ -84,7 +84,7 @@ def _at_work(server: ServerHistory, index: int, last: int) -> Status:
             "a long prefill, or gauges that froze when all requests were aborted"
         )
         return Status("frozen", said, index, fresh=False)
-    used = _now(server, Quantity.KV_USED, last)
+    used = server.value(Quantity.KV_USED, last)
     said = f"{units.count(running)} running, {units.count(waiting)} waiting"
     return Status("busy", said + (f", KV {units.percent(used)}" if used is not None else ""), index)
 
@@ -102,8 +102,3 @@ def _why_blind(server: ServerHistory, last: int, now_s: float) -> str:
     if server.total(Quantity.PROCESS_START) is not None:
         return f"/metrics answers without {kind.title} series: not a {kind.title} server, or one {without}"
     return f"/metrics answers without {kind.title} series: not a {kind.title} server's port?"
-
-
-def _now(server: ServerHistory, quantity: Quantity, last: int) -> float | None:
-    track = server.total(quantity)
-    return track.at(last) if track is not None else None

@@ -69,6 +69,7 @@ class LoadPart:
     itl_is_chunks: bool  # some gaps could not be split into tokens
     output_tokens: int
     output_per_s: float | None  # without ramp and drain; once it ended
+    whole_output_per_s: float | None  # with them and the warm-up: from the first request sent to the last token
     ended_per_s: float | None  # requests, over the same stretch
     cached_tokens: int  # as the answers say, where the server tells
     prefix_hit_tokens: float | None  # growth of the server's counter from the scrape before the phase to the one after

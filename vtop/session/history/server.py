@@ -12,13 +12,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 
 from vtop.metrics.quantity import Quantity, SeriesKind
-from vtop.recording import Identity, Outage, Scrape, Target
+from vtop.recording import GAP_INTERVALS, Identity, Outage, Scrape, Target
 from vtop.server_kinds import registry
 from vtop.server_kinds.kind import ServerKind
 from vtop.session.history.quantities import Cell, Group, HistogramCell, HistogramGroup
 from vtop.session.history.tracks import FactTrack, HistogramTrack, Track
-
-GAP_INTERVALS = 2.5  # two scrapes further apart than this many intervals have a gap between them
 
 _PER_ENGINE = frozenset(
     {Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED, Quantity.GENERATION_TOKENS}
@@ -277,6 +275,21 @@ class ServerHistory:
     def total(self, quantity: Quantity, part: str = "") -> Track | None:
         group = self._groups.get((quantity, part))
         return group.total if group is not None else None
+
+    def value(self, quantity: Quantity, scrape: int, part: str = "") -> float | None:
+        """What a scrape says of a gauge or a counter; None where it does not."""
+        track = self.total(quantity, part)
+        return track.at(scrape) if track is not None else None
+
+    def grown(self, quantity: Quantity, first: int, last: int, part: str = "") -> float | None:
+        """How much a counter grew after scrape first and up to scrape last; None where that is not known."""
+        track = self.total(quantity, part)
+        return track.grown(first, last) if track is not None else None
+
+    def sums(self, quantity: Quantity, first: int, last: int) -> tuple[float, float] | None:
+        """(sum, count) of what a histogram observed after scrape first and up to scrape last."""
+        track = self.histogram(quantity)
+        return track.sums(first, last) if track is not None else None
 
     def parts(self, quantity: Quantity) -> list[str]:
         return [part for known, part in self._groups if known is quantity]

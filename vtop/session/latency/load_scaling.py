@@ -29,8 +29,8 @@ from vtop.metrics.quantity import Quantity
 from vtop.recording import Load
 from vtop.session.frame.ttft import Growth, PhaseParts, Ttft
 from vtop.session.history.server import ServerHistory
+from vtop.session.history.ttft_parts import ttft_parts
 from vtop.session.history.window import Window, between
-from vtop.session.latency.ttft import parts_of
 from vtop.session.load.client_ttft import own_ttft
 from vtop.session.load.load import LoadHistory
 from vtop.session.load.phase import Phase
@@ -161,14 +161,7 @@ def _ratio(one: float | None, other: float | None) -> float | None:
 
 
 def _row(target: Load, scrapes: Window | None, network_s: float | None = None) -> PhaseParts:
-    parts = None
-    if scrapes is not None:
-        parts = parts_of(
-            scrapes.sums(Quantity.E2E),
-            scrapes.sums(Quantity.QUEUE),
-            scrapes.sums(Quantity.PREFILL),
-            scrapes.sums(Quantity.INFERENCE),
-        )
+    parts = ttft_parts(scrapes) if scrapes is not None else None
     queue_s, prefill_s, frontend_s = parts if parts is not None else (None, None, None)
     known = (*parts, network_s) if parts is not None and network_s is not None else parts
     return PhaseParts(

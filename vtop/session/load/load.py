@@ -1,7 +1,7 @@
 """vtop's own load: what was asked of it, what it did, how late it was, and what its requests saw.
 
 Everything is read from the lines that were written up to the instant asked about. What requests add up to stands in
-`seen.py`, what one of them took in `times.py`.
+`request_stats.py`, what one of them took in `request_latency.py`.
 """
 
 from __future__ import annotations
@@ -155,6 +155,7 @@ class LoadHistory:
             itl_is_chunks=seen.unsplit > 0,
             output_tokens=seen.output_tokens,
             output_per_s=phase.output_per_s(now_s),
+            whole_output_per_s=phase.whole_output_per_s(now_s),
             ended_per_s=phase.ended_per_s(now_s),
             cached_tokens=seen.cached_tokens,
             prefix_hit_tokens=None,

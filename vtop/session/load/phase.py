@@ -10,6 +10,7 @@ from vtop.recording import Load
 from vtop.session.load.closed_loop import Round, requests_per_s, rounds, tokens_per_s
 from vtop.session.load.compact_requests import Ended
 from vtop.session.load.request_stats import Seen
+from vtop.session.load.throughput import whole_output_per_s
 
 
 @dataclass(slots=True)
@@ -51,6 +52,12 @@ class Phase:
             return None
         found = self.rounds(now_s)
         return tokens_per_s(found) if found else self.seen(now_s).tokens_in.per_s(*self.steady(end))
+
+    def whole_output_per_s(self, now_s: float) -> float | None:
+        """Tokens a second over all of it (throughput.py). None while it runs."""
+        if self.state(now_s)[1] is None:
+            return None
+        return whole_output_per_s(self.ended.bare(bisect_right(self.end_t, now_s)))
 
     def ended_per_s(self, now_s: float) -> float | None:
         """Requests that ended a second, over the same stretch."""

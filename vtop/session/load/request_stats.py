@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from vtop.recording import Request
 from vtop.session.load.exact_histogram import Spread
-from vtop.session.load.request_latency import meets, times_of
+from vtop.session.load.request_latency import keeps_slo, latency_of
 from vtop.session.load.token_timeline import SLICE_US, Slices
 
 UNFINISHED = "cancelled_at_end"
@@ -67,17 +67,17 @@ class Seen:
         asked = request.asked_prompt_tokens
         if asked is not None and request.prompt_tokens is not None and asked != request.prompt_tokens:
             self.wrong_length += 1
-        times = times_of(request)
+        took = latency_of(request)
         for spread, seconds in (
-            (self.service, times.service_s),
-            (self.response, times.response_s),
-            (self.tpot, times.tpot_s),
-            (self.e2e, times.e2e_s),
+            (self.service, took.ttft_s),
+            (self.response, took.ttft_from_due_s),
+            (self.tpot, took.tpot_s),
+            (self.e2e, took.e2e_s),
         ):
             if seconds is not None:
                 spread.add(seconds)
         self._take_gaps(request)
-        if slo and meets(request, slo):
+        if slo and keeps_slo(request, slo):
             self.good += 1
             self.good_tokens += request.output_tokens or 0
 

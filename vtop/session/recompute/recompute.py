@@ -229,8 +229,7 @@ def _in_prefill(server: ServerHistory, first: int, last: int, *, at_end: bool) -
 
 
 def _begun(server: ServerHistory, first: int, last: int) -> float:
-    track = server.histogram(Quantity.TTFT)
-    return (track.sums(first, last) or (0.0, 0.0))[1] if track is not None else 0.0
+    return (server.sums(Quantity.TTFT, first, last) or (0.0, 0.0))[1]
 
 
 # --- sums -----------------------------------------------------------------------------------------------------------
