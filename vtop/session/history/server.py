@@ -12,11 +12,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 
 from vtop.metrics import vllm
-from vtop.metrics.vllm import Kind, Quantity
+from vtop.metrics.page import OTHER
+from vtop.metrics.vllm import Kind, Meaning, Quantity
 from vtop.recording import Identity, Outage, Scrape, Target
 from vtop.session.history.quantities import Cell, Group, HistogramCell, HistogramGroup
 from vtop.session.history.tracks import FactTrack, HistogramTrack, Track
 
+MOST_PARTS = 512  # of a quantity, such as reasons for which requests finish
 GAP_INTERVALS = 2.5  # two scrapes further apart than this many intervals have a gap between them
 
 _PER_ENGINE = frozenset(
@@ -55,6 +57,7 @@ class ServerHistory:
         self.finished: list[Track] = []  # one for each reason
         self._cells: dict[str, Cell | None] = {}  # by series; None: vtop does not read it
         self._histogram_cells: dict[str, HistogramCell | None] = {}
+        self._parts: dict[Quantity, set[str]] = {}
         self._groups: dict[tuple[Quantity, str], Group] = {}
         self._histogram_groups: dict[tuple[Quantity, str], HistogramGroup] = {}
         self.broken_since_s: float | None = None  # set while no scrape can be had
@@ -209,7 +212,7 @@ class ServerHistory:
         meaning = vllm.meaning(series)
         if meaning is None or meaning.kind in (Kind.INFO, Kind.HISTOGRAM) or meaning.quantity in _IN_NO_FRAME:
             return None
-        key = (meaning.quantity, meaning.part)
+        key = (meaning.quantity, self._part(meaning))
         if key not in self._groups:
             counter = meaning.kind is Kind.COUNTER
             self._groups[key] = Group(
@@ -227,7 +230,7 @@ class ServerHistory:
         meaning = vllm.meaning(series)
         if meaning is None or meaning.kind is not Kind.HISTOGRAM or meaning.quantity in _IN_NO_FRAME:
             return None
-        key = (meaning.quantity, meaning.part)
+        key = (meaning.quantity, self._part(meaning))
         if key not in self._histogram_groups:
             self._histogram_groups[key] = HistogramGroup(
                 progress=meaning.quantity not in _NOT_THE_ENGINE,
@@ -235,6 +238,14 @@ class ServerHistory:
                 split=meaning.quantity in PERCENTILES,
             )
         return self._histogram_groups[key].add(meaning.engine, meaning.rank)
+
+    def _part(self, meaning: Meaning) -> str:
+        """The part that a series is of; beyond MOST_PARTS of a quantity all are one part."""
+        parts = self._parts.setdefault(meaning.quantity, set())
+        if meaning.part not in parts and len(parts) >= MOST_PARTS:
+            return OTHER
+        parts.add(meaning.part)
+        return meaning.part
 
     def _was_vllm(self, index: int) -> bool:
         """Whether the scrape before was vLLM's, and whole: then a counter that it lacked stood at 0."""
