@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+import time
 from collections.abc import Callable
+from itertools import count, pairwise
 from pathlib import Path
+from statistics import median
 
 import pytest
 
-from tests.sources.test_server import PAGE, Reply, of, vllm, watch
+from tests.sources.test_server import PAGE, Reply, of, serving, vllm, watch
 from vtop import faults
-from vtop.recording.events import Event, Identity, Note, Outage, Scrape, decode, encode
+from vtop.access import Access
+from vtop.metrics.page import MOST_VALUES
+from vtop.recording.events import Event, Identity, Note, Outage, Scrape, Target, decode, encode
 from vtop.sources import gpu, host, server
+from vtop.sources.connection import Failure
+from vtop.sources.health import Health
+from vtop.sources.server import ServerSource
 from vtop.sources.shape import shape_of
 
 DEEP = b"[" * 200_000
@@ -27,6 +36,16 @@ vllm:time_to_first_token_seconds_sum{engine="0"} 4
 
 def saying(path: str, body: bytes) -> Callable[[str], Reply]:
     return lambda asked: Reply(200, body) if asked == path else vllm(asked)
+
+
+def until(met: Callable[[], bool]) -> None:
+    """Looks every few milliseconds, for at most ten seconds."""
+    ended = threading.Event()
+    for _ in range(2000):
+        if met():
+            return
+        ended.wait(0.005)
+    raise AssertionError("it never was")
 
 
 def cleared() -> list[str]:
@@ -157,3 +176,119 @@ def test_a_fault_while_reading_this_machine_is_a_note_and_ends_no_reading() -> N
     ).run()
     assert [type(event).__name__ for event in events] == ["Note", "Host", "Host"]
     assert len(cleared()) == 1
+
+
+# Bounds
+
+
+def test_a_health_that_hangs_delays_no_scrape_and_is_told_when_its_time_is_up() -> None:
+    hang = threading.Event()
+
+    def script(path: str, request: object) -> Reply:
+        if path == "/health":
+            hang.wait(10)
+        return vllm(path)
+
+    events: list[Event] = []
+    with serving(script) as host_:
+        source = ServerSource(
+            0, Target(url=host_.url), Access(), events.append, time.monotonic, interval_s=0.05, timeout_s=0.6
+        )
+        source.start()
+        until(lambda: any(scrape.health == 0 for scrape in of(events, Scrape)))
+        source.stop()
+        hang.set()
+    scrapes = of(events, Scrape)
+    assert scrapes[0].health is None
+    apart_s = [b.at_s - a.at_s for a, b in pairwise(scrapes)][1:]  # the first was let a moment
+    assert median(apart_s) < 0.15
+    assert not of(events, Outage)
+
+
+def test_a_health_that_is_quick_again_is_asked_beside_no_longer() -> None:
+    slow = iter([True])
+
+    def near(within_s: float) -> int:
+        if next(slow, False):
+            raise Failure("timeout", "")
+        return 200
+
+    asked: list[float] = []
+
+    def far(within_s: float) -> int:
+        asked.append(within_s)
+        return 503
+
+    health = Health(near, far, patience_s=2.0, name="health")
+    assert [health.status(), health.status()] == [None, None]
+    health.wait(5)
+    assert health.status() == 200  # far it was quick
+    assert asked == [2.0]
+
+
+def test_an_answer_too_large_is_asked_for_less_and_less_often() -> None:
+    monkey = [len(PAGE) - 1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server, "PAGE_LIMIT_BYTES", monkey[0])
+        events = watch(vllm, 8)
+    outages = of(events, Outage)
+    assert {outage.reason for outage in outages} == {"size"}
+    apart_s = [b.at_s - a.at_s for a, b in pairwise(outages)]
+    assert apart_s == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+    assert [note.text for note in of(events, Note)] == [
+        "/metrics is asked less often: its answer is too large to be read each time"
+    ]
+
+
+def test_a_scrape_of_far_too_many_lines_is_not_read() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server, "MOST_LINES", 3)
+        (outage,) = of(watch(vllm, 1), Outage)
+    assert (outage.reason, outage.detail) == ("size", "/metrics: more than 3 lines, not read; /health: 200")
+
+
+@pytest.mark.parametrize(
+    ("said", "wait_s"), [("5", 5.0), ("0", 1.0), ("900", 60.0), ("soon", 1.0), ("-3", 1.0), ("9" * 50, 1.0)]
+)
+def test_a_server_that_asks_for_patience_is_given_it(said: str, wait_s: float) -> None:
+    def script(path: str) -> Reply:
+        return Reply(503, b"busy", {"retry-after": said}) if path == "/metrics" else vllm(path)
+
+    first, second, *_ = of(watch(script, 3), Outage)
+    assert second.at_s - first.at_s == wait_s
+
+
+def test_a_label_with_a_value_for_each_request_fills_no_memory_and_is_told() -> None:
+    pages = count()
+
+    def script(path: str) -> Reply:
+        if path != "/metrics":
+            return vllm(path)
+        number = next(pages)
+        lines = [
+            f'vllm:request_success_total{{engine="0",finished_reason="r{number}-{k}"}} 1' for k in range(MOST_VALUES)
+        ]
+        return Reply(200, PAGE + "\n".join(lines).encode() + b"\n")
+
+    events = watch(script, 4)
+    series = {name for scrape in of(events, Scrape) for name in scrape.values}
+    assert len(series) == MOST_VALUES + 3
+    assert 'vllm:request_success_total{engine="0",finished_reason="other"}' in series
+    assert [note.text for note in of(events, Note)] == [
+        "/metrics: finished_reason has more than 512 values; the rest is taken together as other"
+    ]
+
+
+def test_series_that_stand_there_twice_are_counted_once_and_told() -> None:
+    first, *_ = of(watch(saying("/metrics", PAGE + PAGE), 1), Scrape)
+    assert sorted(value for value in first.values.values() if value is not None) == [3.0, 17.0]
+    assert (first.bad_lines, first.first_bad) == (2, "vllm:num_requests_running")
+
+
+def test_thirty_thousand_buckets_take_no_minute() -> None:
+    lines = "".join(f'vllm:e2e_request_latency_seconds_bucket{{le="{n}.5"}} 1\n' for n in reversed(range(30_000)))
+    page = PAGE + (lines + 'vllm:e2e_request_latency_seconds_bucket{le="+Inf"} 1\n').encode()
+    began = time.process_time()
+    first, *_ = of(watch(saying("/metrics", page), 1), Scrape)
+    assert len(first.le["vllm:e2e_request_latency_seconds"]) == 30_000
+    assert time.process_time() - began < 3

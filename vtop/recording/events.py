@@ -274,10 +274,21 @@ def decode(line: bytes) -> AnyEvent:
     try:
         return _decoder.decode(line)
     except msgspec.ValidationError:
-        envelope = _envelope.decode(line)
+        try:
+            envelope = _envelope.decode(line)
+        except RecursionError as error:
+            raise ValueError("nested too deeply") from error
         if envelope.type in _tags:
             raise
         return Unknown(line, envelope.t)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def instant_of(line: bytes) -> float:
+    """The t of a line. Raises ValueError for a line that is no event at all."""
+    try:
+        return _envelope.decode(line).t
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 

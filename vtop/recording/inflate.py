@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 PIECE_BYTES: Final = 1 << 20
-_ZST_BYTES: Final = 1 << 10  # fed at once: three bytes may hold a block of 128 KiB
+_ZST_BYTES: Final = 1 << 8  # fed at once: three bytes may hold a block of 128 KiB
 _MAGIC: Final = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst"}
 
 Inflate = Callable[[bytes], Iterator[bytes]]

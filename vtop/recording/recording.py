@@ -12,6 +12,7 @@ import gzip
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -19,13 +20,15 @@ import msgspec
 
 from vtop import faults
 from vtop.errors import VtopError
-from vtop.recording.events import FORMAT, AnyEvent, End, Event, Note, Start, decode, encode, format_of
+from vtop.recording import bounds
+from vtop.recording.events import FORMAT, AnyEvent, End, Event, Note, Start, decode, encode, format_of, instant_of
 from vtop.recording.inflate import Undecodable, inflater, suffix_by_content, suffix_of
 from vtop.recording.recording_file import RecordingFile, new, unnamed
 
 _LONGEST_START = 1 << 20  # bytes; what has no line end by then is no recording
 _LONGEST_LINE = 1 << 26  # bytes; a longer one is left out, and never held whole
 LOOK_EVERY_S = 1.0  # whether a file that is recorded into is still there
+_LOOK_AHEAD = 3  # lines, to tell one wrong t from a file that was joined by hand
 _TOO_LONG = b"too long"  # stands for such a line
 _AT_ONCE = 500  # events, where all are read
 _FAULTS_KEPT = 1000  # of a file full of them, the first
@@ -240,8 +243,9 @@ class FileRecording:
         except OSError as error:
             raise VtopError(f"{path}: cannot be read ({error.strerror})") from error
         self._lines: deque[bytes] = deque()
-        self._pending = b""  # bytes of a line that has no end yet
-        self._looked = b""  # what was pending at the end of the take before
+        self._pending = bytearray()  # bytes of a line that has no end yet
+        self._looked = (0, 0)  # how much of which line was pending at the end of the take before
+        self._aside: list[Note] = []  # what there is to say about the line at hand
         self._torn = False  # what is pending has been noted
         self._broken: str | None = None  # why the file cannot be read on
         self._line_number = 0
@@ -278,14 +282,17 @@ class FileRecording:
                 if isinstance(event, Start) and self._line_number > 1:
                     self._break_off(f"line {self._line_number} begins another recording")
                 elif event is not None:
-                    events.append(event)
+                    events += (*self._aside, event)
+                    self._aside.clear()
         if not events and self._broken is not None:
             events.append(self._note(f"not read on: {self._broken}"))
-            self._broken, self._pending = None, b""
-        if not events and self._pending and self._pending == self._looked and not self._torn:
+            self._broken = None
+            self._pending.clear()
+        looked = (self._line_number, len(self._pending))
+        if not events and self._pending and looked == self._looked and not self._torn:
             self._torn = True
             events.append(self._note(f"last line incomplete ({len(self._pending)} bytes), left out"))
-        self._looked = self._pending
+        self._looked = looked
         return events
 
     def close(self) -> None:
@@ -301,7 +308,7 @@ class FileRecording:
             raise VtopError(f"{expected} (it is empty)")
         if not self._lines and self._pending.startswith(b"{") and len(self._pending) < _LONGEST_START:
             raise VtopError(f"{expected} (its first line is not finished)")
-        line = self._lines[0] if self._lines else self._pending
+        line = self._lines[0] if self._lines else bytes(self._pending)
         try:
             recorded = format_of(line)
             if recorded.format > FORMAT:
@@ -313,6 +320,10 @@ class FileRecording:
         except ValueError as error:
             raise VtopError(f"{expected} (its first line is not JSON of type start)") from error
         assert isinstance(start, Start)
+        if (why := bounds.wrong(msgspec.structs.replace(start, t=0.0))) is not None:
+            raise VtopError(f"{expected} ({why})")
+        if not start.servers:
+            raise VtopError(f"{expected} (its first line names no server)")
         return start
 
     def _more(self) -> bool:
@@ -332,13 +343,16 @@ class FileRecording:
             return False
         if b"\n" not in text:  # a line longer than a chunk
             self._too_long = self._too_long or len(self._pending) + len(text) > _LONGEST_LINE
-            self._pending = b"" if self._too_long else self._pending + text
+            self._pending += text
+            if self._too_long:
+                self._pending.clear()
             return True
         if self._too_long:
             self._too_long, text = False, _TOO_LONG + text[text.index(b"\n") :]
-        *lines, rest = (self._pending + text).split(b"\n")
-        self._lines.extend(lines)
-        self._pending, self._torn = rest, False
+        first, *lines = text.split(b"\n")
+        self._lines.append(bytes(self._pending) + first)
+        self._lines.extend(lines[:-1])
+        self._pending, self._torn = bytearray(lines[-1]), False
         return True
 
     def _break_off(self, why: str) -> None:
@@ -353,20 +367,42 @@ class FileRecording:
             event = decode(line)
         except ValueError as error:
             return self._note(f"line {self._line_number} cannot be read ({error}), left out")
+        if (why := bounds.wrong(event)) is not None:
+            return self._note(f"line {self._line_number} cannot be ({why}), left out")
+        if event.t > self._last_t and self._alone(event.t):
+            later = f"line {self._line_number} is later ({event.t:.6g} s) than all around it, taken as of before"
+            self._aside.append(self._note(later))
+            event = _at(event, self._last_t)
         if event.t < self._last_t:  # cut and pasted by hand: order is the file's
             self.backward += 1
-            if isinstance(event, Event):
-                event = msgspec.structs.replace(event, t=self._last_t)
-            else:
-                event.t = self._last_t
+            event = _at(event, self._last_t)
         self._last_t = event.t
         return event
+
+    def _alone(self, t: float) -> bool:
+        """Whether a line's t stands alone: the lines after it are earlier, and no earlier than the lines before it.
+
+        Else one wrong t would pull all later lines along. Only lines that are at hand are looked at.
+        """
+        later = []
+        for line in islice(self._lines, _LOOK_AHEAD):
+            with contextlib.suppress(ValueError):
+                later.append(instant_of(line))
+        return len(later) > 0 and all(self._last_t <= one < t for one in later)
 
     def _note(self, text: str) -> Note:
         self.faulty += 1
         if len(self.faults) < _FAULTS_KEPT:
             self.faults.append(text)
         return Note(t=self._last_t, source="recording", text=text)
+
+
+def _at(event: AnyEvent, t: float) -> AnyEvent:
+    """The event with another t."""
+    if isinstance(event, Event):
+        return msgspec.structs.replace(event, t=t)
+    event.t = t
+    return event
 
 
 def events_of(recording: Recording) -> Iterator[AnyEvent]:
