@@ -77,10 +77,10 @@ def test_the_ending_says_the_form_and_nothing_is_overwritten(ending: str, tmp_pa
 
 def test_the_exit_code_tells_what_got_worse() -> None:
     asked = ["overload", "overload_loaded", "--on", "output_per_s,tpot.mean_s,itl.mean_s"]
-    result = compared(*asked, "--fail-over", "0.1%")
+    result = compared(*asked, "--fail-over", "0.05%")
     assert result.exit_code == 1
     assert len(result.stderr.splitlines()) == 2
-    assert all("worse by more than 0.1 %" in line for line in result.stderr.splitlines())
+    assert all("worse by more than 0.05 %" in line for line in result.stderr.splitlines())
     assert compared(*asked, "--fail-over", "5%").exit_code == 0
 
 

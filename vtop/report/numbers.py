@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from vtop.metrics.histogram import Range
 from vtop.session.frame.frame import Frame
@@ -20,8 +21,9 @@ from vtop.session.frame.load import LoadPart, Quantiles, Slo
 from vtop.session.frame.requests import Queueing
 from vtop.session.frame.tokens import PrefixCache, Recompute, WallClock
 from vtop.session.frame.ttft import OwnTtft
-from vtop.session.frame.values import Gauge
+from vtop.session.frame.values import Gauge, Throughput
 from vtop.session.frame.verdict import Pressure, Verdict
+from vtop.session.load.closed_loop import LEAST
 
 # an exact value; the bucket it lies in; "failed" where a failed request stands there; None: not known or too few
 Percentile = float | Range | str | None
@@ -93,9 +95,10 @@ class Numbers:
     unfinished: int | None
     failed_by_class: tuple[tuple[str, int], ...]
     output_tokens: float | None  # generated, as the server counts
-    output_per_s: float | None  # of the own load without its ramp and drain where it ran, else the server's
+    output_per_s: float | None  # the own load's where it ran, else `while_busy`
     output_from: str | None
     generation_per_s: float | None  # the server's: output_tokens / seconds
+    while_busy: Throughput  # by the seconds in which requests were in the engine
     prompt_tokens: float | None
     prompt_per_s: float | None
     preemptions: float | None
@@ -147,9 +150,10 @@ def numbers(frame: Frame, load: LoadPart | None, begin_s: float, end_s: float) -
         unfinished=load.unfinished if load is not None else None,
         failed_by_class=load.failed_by_class if load is not None else (),
         output_tokens=frame.generation_tokens.in_window,
-        output_per_s=own_rate if own_rate is not None else frame.generation_tokens.per_s,
-        output_from=_output_from(own_rate, frame.generation_tokens.per_s),
+        output_per_s=own_rate if own_rate is not None else frame.throughput.output_per_s,
+        output_from=_output_from(load, frame.throughput.output_per_s),
         generation_per_s=frame.generation_tokens.per_s,
+        while_busy=frame.throughput,
         prompt_tokens=frame.prompt_tokens.in_window,
         prompt_per_s=frame.prompt_tokens.per_s,
         preemptions=frame.preemption.count.in_window,
@@ -185,10 +189,17 @@ def numbers(frame: Frame, load: LoadPart | None, begin_s: float, end_s: float) -
     )
 
 
-def _output_from(own: float | None, server: float | None) -> str | None:
-    if own is not None:
-        return "own requests, ramp and drain left out"
-    return "the server's counter" if server is not None else None
+_OVER: Final = {
+    "rounds": "own requests, ramp and drain left out: whole rounds",
+    "sending": "own requests, ramp and drain left out",
+    "all": f"all own requests, ramp and drain in it: without them there are fewer than {LEAST} rounds",
+}
+
+
+def _output_from(load: LoadPart | None, server: float | None) -> str | None:
+    if load is not None and load.output_per_s is not None:
+        return _OVER[load.output_over or "sending"]
+    return "the server's counter, while requests were in the engine" if server is not None else None
 
 
 def _of_own(of: Quantiles) -> Times:

@@ -43,7 +43,7 @@ from vtop.session.frame.servers import EnginePart, ServerPart, StartedWith, Stat
 from vtop.session.frame.values import Count
 from vtop.session.frame.verdict import Pressure
 from vtop.session.hardware import energy, roofline
-from vtop.session.history import server_config
+from vtop.session.history import busy, server_config
 from vtop.session.history.gpus import GpuHistory
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import ScrapeRange, Window, window
@@ -53,6 +53,7 @@ from vtop.session.latency import itl_tail, latencies, load_scaling, ttft
 from vtop.session.load import client_ttft
 from vtop.session.load.load import LoadHistory, ended_words, target_words
 from vtop.session.recompute import recompute, wall_clock
+from vtop.session.recompute.decode_only import DecodeSteps
 from vtop.session.recompute.write_fit import WriteFit
 
 EVENTS_SHOWN = 200
@@ -73,6 +74,7 @@ class Session:
         self.load = LoadHistory()
         self._detectors = {server: PreemptionDetector(server, number) for number, server in enumerate(self.servers)}
         self._fits = {server: WriteFit(server) for server in self.servers}
+        self._decode_steps = {server: DecodeSteps(server) for server in self.servers}
         self._idle_power = energy.IdlePower(self.servers, self.gpus)
         self._load_scaling = load_scaling.LoadScaling(self.servers, self.load)
         self._log = EventLog()
@@ -229,6 +231,7 @@ class Session:
             kv=pool.kv(scrapes, now_s),
             prompt_tokens=scrapes.count(Quantity.PROMPT_TOKENS),
             generation_tokens=scrapes.count(Quantity.GENERATION_TOKENS),
+            throughput=busy.throughput(scrapes),
             iteration=latencies.iteration(scrapes),
             ttft=ttft.ttft(scrapes, waiting, present),
             latencies=latencies.latencies(scrapes),
@@ -276,7 +279,10 @@ class Session:
             roofline=roofline.roofline(scrapes, frame.gpus),
             tail=itl_tail.tail(scrapes),
             wallclock=wall_clock.wallclock(
-                scrapes, recomputed_tokens=again.tokens, own_step_s=_own_step_s(frame.load, scrapes)
+                scrapes,
+                self._decode_steps,
+                recomputed_tokens=again.tokens,
+                own_step_s=_own_step_s(frame.load, scrapes),
             ),
             account=occupancy.account(scrapes, self.servers, self.load, frame.now_s),
             queueing=queueing.queueing(scrapes, present.since(self.load.settled_s(frame.now_s))),

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+# what a load's throughput is over: whole rounds of a closed loop, from the end of the warm-up to the last request being
+# sent, or all requests from the first sent to the last token
+OutputOver = Literal["rounds", "sending", "all"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +73,8 @@ class LoadPart:
     e2e: Quantiles
     itl_is_chunks: bool  # some gaps could not be split into tokens
     output_tokens: int
-    output_per_s: float | None  # without ramp and drain; once it ended
+    output_per_s: float | None  # without ramp and drain, unless it is over all; once it ended
+    output_over: OutputOver | None
     whole_output_per_s: float | None  # with them and the warm-up: from the first request sent to the last token
     ended_per_s: float | None  # requests, over the same stretch
     cached_tokens: int  # as the answers say, where the server tells

@@ -155,6 +155,7 @@ class LoadHistory:
             itl_is_chunks=seen.unsplit > 0,
             output_tokens=seen.output_tokens,
             output_per_s=phase.output_per_s(now_s),
+            output_over=phase.output_over(now_s),
             whole_output_per_s=phase.whole_output_per_s(now_s),
             ended_per_s=phase.ended_per_s(now_s),
             cached_tokens=seen.cached_tokens,
