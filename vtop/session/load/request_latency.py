@@ -1,4 +1,4 @@
-"""What one of vtop's own requests took, and whether it kept every bound that was asked for.
+"""What one of vtop's own requests took, and which of the bounds that were asked for it broke.
 
 Two times to first token: `service` from the request being sent (server and network), `response` from the instant it was
 due (what a user who came then saw; the same in a closed loop, where arrivals follow completions and tell nothing of
@@ -36,16 +36,14 @@ def times_of(request: Request) -> Times:
     )
 
 
-def meets(request: Request, slo: dict[str, float]) -> bool:
-    """Whether a request succeeded and kept every bound; a time it does not have (TPOT of one token) breaks none.
+def broken_bounds(request: Request, slo: dict[str, float]) -> tuple[str, ...]:
+    """Which bounds an answered request broke; a time it does not have (TPOT of one token) breaks none.
 
     TTFT and e2e count from the instant it was due, so that an open loop cannot hide a queue in the client.
     """
-    if request.error is not None or request.end_s is None:
-        return False
     times = times_of(request)
     waited = (request.sent_s or 0.0) - request.due_s if request.due_s is not None else 0.0
     e2e_s = times.e2e_s + waited if times.e2e_s is not None else None
     found = {"ttft": times.response_s if times.response_s is not None else times.service_s}
     found |= {"tpot": times.tpot_s, "e2e": e2e_s}
-    return all(found[name] is None or (found[name] or 0.0) <= bound for name, bound in slo.items())
+    return tuple(name for name, bound in slo.items() if (value := found[name]) is not None and value > bound)
