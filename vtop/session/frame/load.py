@@ -30,6 +30,7 @@ class Slo:
     attainment_ratio: float | None
     good_per_s: float | None
     good_tokens_per_s: float | None
+    answered_per_s: float | None = None  # whether they kept the bounds or not
     broken: tuple[tuple[str, int], ...] = ()  # bound, answered requests that broke it; most first
 
 

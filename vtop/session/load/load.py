@@ -247,6 +247,7 @@ def _slo(phase: Phase, seen: Seen, elapsed_s: float) -> Slo | None:
         attainment_ratio=seen.good / seen.judged if seen.judged else None,
         good_per_s=seen.good * per_s if per_s else None,
         good_tokens_per_s=seen.good_tokens * per_s if per_s else None,
+        answered_per_s=seen.done * per_s if per_s else None,
         broken=tuple(seen.broken.most_common()),
     )
 
