@@ -9,6 +9,7 @@ from vtop.report.numbers import Numbers, Percentile, Times
 from vtop.session.frame.load_levels import LoadLevel
 from vtop.session.frame.ttft import PhaseParts
 
+QUANTILES = ("p50_s", "p90_s", "p95_s", "p99_s", "p999_s", "p9999_s")
 PARTS = (("queue", "queue"), ("prefill", "prefill"), ("frontend", "frontend"), ("network", "network"))
 
 
@@ -21,11 +22,15 @@ def ttft_words(of: Numbers) -> str:
 
 
 def best(of: Numbers, name: str, quantile: str) -> Percentile:
-    """A percentile of a latency: of the own requests where they are enough, else the bucket of the server's."""
+    """A percentile of a latency: of the own requests where they are enough, else the bucket of the server's. Where a
+    failed request stands at a lower percentile one stands here too: the server's bucket has no failed ones."""
     mine: Times | None = {"TTFT": of.ttft, "ITL": of.itl, "TPOT": of.tpot, "e2e": of.e2e}[name]
     own: Percentile = getattr(mine, quantile) if mine is not None else None
     if own is not None:
         return own
+    lower = [getattr(mine, one) for one in QUANTILES[: QUANTILES.index(quantile)]] if mine is not None else []
+    if "failed" in lower:
+        return "failed"
     return next((getattr(one, quantile) for known, one in of.server if known == name), None)
 
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import floor, log10
+from typing import Final
 
 from vtop import units
 from vtop.report.figures.choices import HUES
 from vtop.report.figures.figure import Figure, Panel, Point, Series
-from vtop.report.model import Report
+from vtop.report.labels import best, percentile_words
+from vtop.report.model import Phase, Report
 from vtop.session.load.distribution import Distribution
+
+_USUAL: Final = (("p50", "p50_s"), ("p90", "p90_s"))
+_RARE: Final = (("p90", "p90_s"), ("p99", "p99_s"), ("p99.9", "p999_s"))
 
 
 def latencies(report: Report) -> list[Figure]:
@@ -32,7 +37,7 @@ def latencies(report: Report) -> list[Figure]:
                 key=f"distribution-{name.lower()}",
                 title=f"Distribution of {name}",
                 caption=f"The share that took at most so long, the time on a logarithmic axis. {said}",
-                alt="; ".join(f"{phase.label}: {_quarters(one)}" for phase, one in curves) + ".",
+                alt="; ".join(_words(phase, one, name, _USUAL) for phase, one in curves) + ".",
                 x_title="seconds",
                 x_kind="log",
                 panels=(Panel("share at or below", series, top=1.0, unit="share"),),
@@ -55,7 +60,7 @@ def tail(report: Report) -> Figure | None:
         key="tail-itl",
         title="The tail of ITL",
         caption=f"The share of the gaps that took longer, both axes logarithmic: p99 is where 1 % does. {said}",
-        alt="; ".join(f"{phase.label}: {_rare(one)}" for phase, one in curves) + ".",
+        alt="; ".join(_words(phase, one, "ITL", _RARE) for phase, one in curves) + ".",
         x_title="seconds",
         x_kind="log",
         panels=(
@@ -74,22 +79,12 @@ def tail(report: Report) -> Figure | None:
     )
 
 
-def _rare(of: Distribution) -> str:
-    """How long the longest tenth, hundredth and thousandth took, at least."""
-    found = []
-    for name, share in (("p90", 0.1), ("p99", 0.01), ("p99.9", 0.001)):
-        at = next((seconds for seconds, above in of.tail if above <= share + 1e-12), None)
-        if at is not None:
-            found.append(f"{name} {units.seconds(at)}")
-    return ", ".join(found) or "too few gaps"
-
-
 def _positive(points: Sequence[tuple[float, float]]) -> tuple[Point, ...]:
     return tuple((seconds, share) for seconds, share in points if seconds > 0)
 
 
-def _quarters(of: Distribution) -> str:
-    def at(share: float) -> str:
-        return units.seconds(next((seconds for seconds, below in of.points if below >= share - 1e-9), None))
-
-    return f"half within {at(0.5)}, nine of ten within {at(0.9)} (n {of.n:,.0f})"
+def _words(phase: Phase, of: Distribution, name: str, asked: Sequence[tuple[str, str]]) -> str:
+    """The percentiles of the tables: a curve has only some of its points."""
+    known = [] if phase.whole is None else [(said, best(phase.whole, name, field)) for said, field in asked]
+    told = ", ".join(f"{said} {percentile_words(value)}" for said, value in known if value is not None)
+    return f"{phase.label}: {told or 'no percentile'} (n {units.count(of.n)})"

@@ -34,21 +34,22 @@ def three_of(named: Sequence[tuple[str, Numbers]], key: str = "three") -> Figure
             (Series("preemptions", "preemption", tuple((name, of.preemptions) for name, of in named), "bar"),),
         ),
     ]
-    none = not any(of.preemptions for _, of in named)
+    fell = any(of.preemptions for _, of in named)
+    none = all(of.preemptions == 0 for _, of in named)
     return Figure(
         key=key,
         title="Before and after: throughput, tail of ITL, preemptions",
         caption="Each panel has a scale of its own. p99 of ITL is the upper bound of its bucket where that is all."
         + (" Nothing was preempted." if none else ""),
         alt="; ".join(
-            f"{name}: {units.number(of.output_per_s)} output tokens/s, p99 ITL {percentile_words(_tail(of))}, "
-            f"{units.count(of.preemptions)} preemptions"
+            f"{name}: {units.number(of.output_per_s)} output tokens/s, p99 ITL {percentile_words(_tail(of))}"
+            + (f", {units.count(of.preemptions)} preemptions" if of.preemptions is not None else "")
             for name, of in named
         )
         + ".",
         x_title="",
         x_kind="category",
-        panels=tuple(panels[:-1] if none else panels),
+        panels=tuple(panels if fell else panels[:-1]),
     )
 
 
