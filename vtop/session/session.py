@@ -31,13 +31,15 @@ from vtop.recording import (
 )
 from vtop.recording.events import DEFAULT_KIND
 from vtop.session import charts
-from vtop.session.bottleneck import queueing, status
+from vtop.session.bottleneck import incidents, queueing, status
 from vtop.session.bottleneck.evidence import pressure
 from vtop.session.bottleneck.verdict import verdict
 from vtop.session.event_log import EventLog
 from vtop.session.frame.charts import LoggedEvent
 from vtop.session.frame.frame import Frame, View
+from vtop.session.frame.incidents import Incident
 from vtop.session.frame.load import LoadPart
+from vtop.session.frame.load_levels import LoadLevels
 from vtop.session.frame.requests import Preemption, Requests
 from vtop.session.frame.servers import EnginePart, ServerPart, StartedWith, Status
 from vtop.session.frame.values import Count
@@ -47,12 +49,12 @@ from vtop.session.history import busy, server_config
 from vtop.session.history.gpus import GpuHistory
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import ScrapeRange, Window, window
-from vtop.session.kv import occupancy, pool, preemptions
+from vtop.session.kv import crowding, occupancy, pool, preemptions
 from vtop.session.kv.preemption_detector import PreemptionDetector
-from vtop.session.latency import itl_tail, latencies, load_scaling, ttft
+from vtop.session.latency import itl_tail, latencies, load_levels, load_scaling, ttft
 from vtop.session.load import client_ttft
 from vtop.session.load.load import LoadHistory, ended_words, target_words
-from vtop.session.recompute import recompute, wall_clock
+from vtop.session.recompute import recompute, token_flops, wall_clock
 from vtop.session.recompute.decode_only import DecodeSteps
 from vtop.session.recompute.write_fit import WriteFit
 
@@ -256,6 +258,14 @@ class Session:
         device = self.gpus.served(known.began_s(now_s, self.start.unix_s), now_s)
         return server_config.started_with(known.identity(now_s), *(device or (None, None)))
 
+    def load_levels(self) -> LoadLevels:
+        """How the server answered more and more of vtop's own load, over the whole session."""
+        return load_levels.load_levels(self._load_scaling, self.load, self.end_s)
+
+    def incidents(self) -> tuple[Incident, ...]:
+        """When a server could not be read or its engine stood still, over the whole session."""
+        return incidents.incidents(self.servers, self.end_s)
+
     def marks(self, kind: str) -> tuple[LoggedEvent, ...]:
         """All logged events of a kind that stand in the charts: restart, outage, mark."""
         return tuple(one for one in self._log.marks() if one.kind == kind)
@@ -284,7 +294,9 @@ class Session:
                 recomputed_tokens=again.tokens,
                 own_step_s=_own_step_s(frame.load, scrapes),
             ),
-            account=occupancy.account(scrapes, self.servers, self.load, frame.now_s),
+            account=occupancy.account(scrapes, self.servers, self.load, frame.now_s, frame.kv.bytes_per_token),
+            crowding=crowding.crowding(scrapes),
+            token_flops=token_flops.token_flops(scrapes, frame.now_s, self._fits),
             queueing=queueing.queueing(scrapes, present.since(self.load.settled_s(frame.now_s))),
             energy=energy.energy(scrapes, self.gpus, self._idle_power, frame.now_s),
             growth=load_scaling.growth(self._load_scaling, frame.ttft, frame.now_s),

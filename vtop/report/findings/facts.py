@@ -25,7 +25,7 @@ def facts(report: Report) -> tuple[tuple[str, str], ...]:
         ("samples", _samples(report)),
         ("sampling error", _error(report)),
         ("failed requests", _failed(report)),
-        ("preemptions", units.count(report.run.preemptions) if report.run is not None else None),
+        ("preemptions", _preemptions(report)),
     ]
     return tuple((name, value) for name, value in found if value is not None)
 
@@ -131,6 +131,11 @@ def _error(report: Report) -> str | None:
         if one.apart_p50_s is not None and one.apart_p99_s is not None
     ]
     return "; ".join(said) or None
+
+
+def _preemptions(report: Report) -> str | None:
+    run = report.run
+    return units.count(run.preemptions) if run is not None and run.preemptions is not None else None
 
 
 def _failed(report: Report) -> str | None:
