@@ -70,8 +70,8 @@ def _load_wide(frame: Frame) -> Rows | None:
 
 
 def _gpus_wide(frame: Frame) -> Rows:
-    devices = max(1, len(frame.gpus.devices))
-    return Rows(2 + min(devices, 8), 8 + devices, 2)
+    devices = len(frame.gpus.devices)
+    return Rows(2 + min(devices, 8), 8 + devices, 2) if devices else Rows(2, 2)  # why there are none
 
 
 def _engines_narrow(frame: Frame) -> Rows | None:
