@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--gpu-name")
     asked = parser.parse_args()
     recording = convert(
-        read_pages(asked.pages),
+        read_pages(asked.scrapes),
         asked.recording,
         origin=asked.origin,
         version=asked.version,

@@ -15,6 +15,7 @@ from vtop.draw import layout
 from vtop.draw import theme as looks
 from vtop.recording import End, Mark, Start, decode
 from vtop.recording import recording as recordings
+from vtop.recording.recording_file import RecordingFile
 from vtop.session.glossary.numbers import NUMBERS
 from vtop.ui.app import VtopApp
 from vtop.ui.board import Board
@@ -210,7 +211,7 @@ async def test_a_full_disk_is_said_and_the_screen_goes_on(monkeypatch: pytest.Mo
     async with live(SWEEP) as session:
         await session.feed(3.0)
         with monkeypatch.context() as full:
-            full.setattr(recordings, "create", lambda path: open("/dev/full", "wb"))
+            full.setattr(recordings, "new", lambda path: RecordingFile(open("/dev/full", "wb", buffering=0)))
             await session.pilot.press("r")
         assert "No space left" in said(session.app)[0]
         await session.feed(6.0)
@@ -219,15 +220,15 @@ async def test_a_full_disk_is_said_and_the_screen_goes_on(monkeypatch: pytest.Mo
 
 async def test_a_disk_that_fills_while_recording_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as full:
-        full.setattr(recordings, "create", lambda path: open("/dev/full", "wb"))
+        full.setattr(recordings, "new", lambda path: RecordingFile(open("/dev/full", "wb", buffering=0)))
         async with live(SWEEP, path=Path("full.jsonl")) as session:
             await session.feed(3.0)
             assert "No space left" in said(session.app)[0]
-            assert session.state() == "○ live 0:03"
+            assert session.state() == "○ not saved 0:03"
             assert session.app.scene is not None
-            assert any("no longer recorded" in one.text for one in session.app.scene.frame.event_log)
+            assert any("waits in memory" in one.text for one in session.app.scene.frame.event_log)
             await session.pilot.press("r")
-            assert "no longer at hand" in said(session.app)[-1]
+            assert "recording to full.jsonl until the end" in said(session.app)[-1]
 
 
 async def test_s_saves_a_picture_that_is_xml_and_needs_no_network() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from vtop.errors import VtopError
 from vtop.shipped import folder
 
 if TYPE_CHECKING:
-    from vtop.recording import FileRecording
+    from vtop.recording import FileRecording, LiveRecording
     from vtop.recording.events import Target
     from vtop.session.session import Session
     from vtop.sources.attach import Attachment
@@ -152,13 +153,19 @@ def print_json(frame: Any) -> None:
 
 
 def write(path: Path, content: bytes) -> None:
-    try:
-        with open(path, "xb") as file:
-            file.write(content)
-    except FileExistsError as error:
-        raise VtopError(f"{path}: exists already; name a new file, or remove it first") from error
-    except OSError as error:
-        raise VtopError(f"{path}: cannot be written ({error.strerror})") from error
+    """To a new file, which is there only when it is whole; "-" is stdout. Raises VtopError."""
+    from vtop.export.files import STDOUT, new_file
+
+    if path != STDOUT and os.path.lexists(path):
+        raise VtopError(f"{path}: exists already; name a new file, or remove it first")
+    with new_file(path, force=False, packed=False) as file:
+        file.write(content)
+
+
+def whole(recording: LiveRecording) -> None:
+    """Raises VtopError where what was to be recorded is not all in its file."""
+    if recording.lost:
+        raise VtopError("; ".join(recording.lost))
 
 
 def form_of(

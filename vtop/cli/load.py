@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vtop import units
-from vtop.cli.common import attached, servers_of
+from vtop.cli.arguments import joined
+from vtop.cli.common import attached, servers_of, whole
 from vtop.cli.options import DEFAULT_URL, Seconds, access_options, server_options
 from vtop.errors import VtopError
 
@@ -35,8 +36,10 @@ def controller_of(
     recording: LiveRecording,
     began_s: float,
     phases: Sequence[Phase],
+    *,
+    first: int = 0,
 ) -> Controller:
-    """The load on the first server. Raises VtopError; asks before it loads another host."""
+    """The load on the first server, from phase `first` on. Raises VtopError; asks before it loads another host."""
     from vtop.load.workers.controller import Controller
     from vtop.load.workers.probe import Door
     from vtop.load.workload.spec import slo
@@ -52,7 +55,9 @@ def controller_of(
         ca_file=str(access.ca_file) if access.ca_file is not None else None,
         insecure=access.insecure,
     )
-    return Controller(phases, door, recording.append, recording.clock, began_s, model=asked.get("model"), slo=bounds)
+    return Controller(
+        phases, door, recording.append, recording.clock, began_s, model=asked.get("model"), slo=bounds, first=first
+    )
 
 
 def consent(asked: dict[str, Any], target: Target) -> None:
@@ -130,7 +135,9 @@ def sweep(
     try:
         code = _run(controller, attachment.recording, attachment.stop, "the sweep is done")
     finally:
-        click.echo(f"recorded {output}", err=True)
+        if not attachment.recording.lost:
+            click.echo(f"recorded {output}", err=True)
+    whole(attachment.recording)
     sys.exit(code)
 
 
@@ -149,6 +156,7 @@ def load(words: tuple[str, ...], **asked: Any) -> None:
     from vtop.recording import encode
 
     url, specs = (DEFAULT_URL, words) if "=" in words[0].partition("/")[0] else (words[0], words[1:])
+    specs = joined(specs)
     if not specs:
         raise VtopError(f"what load is not said; write vtop load {url} c=64, or rate=8 for=60s")
     plan = _checked(phases(specs, option="SPEC"), asked)
@@ -271,7 +279,7 @@ class _Talk:
         session = self._session
         for event in events:
             session.apply(event)
-            if isinstance(event, Note) and event.source == "load":
+            if isinstance(event, Note) and event.source in ("load", "recording"):
                 self._say(event.text)
             elif isinstance(event, Load) and event.state == "end":
                 self._say_row(event)

@@ -36,7 +36,8 @@ class _Scalar:
 @dataclass(slots=True)
 class _Buckets:
     family: str
-    le: list[float] = field(default_factory=list)
+    bounds: dict[float, list[int]] = field(default_factory=dict)  # positions by upper bound, as they come
+    le: list[float] = field(default_factory=list)  # finite, ascending
     positions: list[list[int]] = field(default_factory=list)  # per bound, +Inf last
     sum_positions: list[int] = field(default_factory=list)
     count_positions: list[int] = field(default_factory=list)
@@ -50,6 +51,7 @@ class _Layout:
     model: str | None
     scalars: dict[str, _Scalar]
     histograms: dict[str, _Buckets]
+    unbound: tuple[Series, ...] = ()  # buckets whose bound is no number: left out, and counted as bad lines
 
 
 class Folder:
@@ -97,8 +99,8 @@ class Folder:
             hists=hists,
             le={b.family: tuple(b.le) for b in self._layout.histograms.values()} if full else {},
             model=self._layout.model if full else None,
-            bad_lines=page.bad_lines,
-            first_bad=_harmless(page.first_bad),
+            bad_lines=page.bad_lines + len(self._layout.unbound),
+            first_bad=_harmless(page.first_bad) or (self._layout.unbound[0].name if self._layout.unbound else ""),
         )
 
     def _changed_values(self, page: Page, layout: _Layout) -> tuple[dict[str, float | None], bool]:
@@ -179,9 +181,11 @@ def _lay_out(series: tuple[Series, ...], page: Page, model: str | None) -> _Layo
     models = {value for _, one in kept for label, value in one.labels if label == "model_name"}
     if model not in models:
         model = next(iter(models)) if len(models) == 1 else None
+    bounds = {position: _bound(one) for position, one in kept}
     histogram_names = {name for name, kind in page.types.items() if kind == "histogram"}
-    histogram_names |= {one.name.removesuffix("_bucket") for _, one in kept if _bound(one) is not None}
+    histogram_names |= {one.name.removesuffix("_bucket") for position, one in kept if bounds[position] is not None}
     layout = _Layout(series, model, {}, {})
+    unbound: list[Series] = []
     for position, one in kept:
         base, suffix = _histogram_sample(one.name, histogram_names)
         if base is None:
@@ -197,35 +201,30 @@ def _lay_out(series: tuple[Series, ...], page: Page, model: str | None) -> _Layo
         elif suffix == "_count":
             buckets.count_positions.append(position)
         else:
-            bound = _bound(one)
-            assert bound is not None
-            _add_bound(buckets, bound, position)
-    layout.histograms = {key: b for key, b in layout.histograms.items() if b.positions and b.positions[-1]}
+            bound = bounds[position]
+            if bound is None:
+                unbound.append(one)
+            else:
+                buckets.bounds.setdefault(bound, []).append(position)
+    layout.unbound = tuple(unbound)
+    layout.histograms = {key: b for key, b in layout.histograms.items() if math.inf in b.bounds}
+    for buckets in layout.histograms.values():
+        bounds_of = sorted(buckets.bounds)
+        buckets.le = bounds_of[:-1]
+        buckets.positions = [buckets.bounds[bound] for bound in bounds_of]
     return layout
 
 
-def _add_bound(buckets: _Buckets, bound: float, position: int) -> None:
-    """Keep the finite bounds ascending and the bucket +Inf last."""
-    if not buckets.positions:
-        buckets.positions.append([])
-    if math.isinf(bound):
-        buckets.positions[-1].append(position)
-    elif bound in buckets.le:
-        buckets.positions[buckets.le.index(bound)].append(position)
-    else:
-        place = sum(one < bound for one in buckets.le)
-        buckets.le.insert(place, bound)
-        buckets.positions.insert(place, [position])
-
-
 def _bound(series: Series) -> float | None:
+    """The upper bound of a bucket; None where it is no bucket or its bound no number."""
     if series.name.endswith("_bucket"):
         for label, value in series.labels:
             if label == "le":
                 try:
-                    return float(value)
+                    bound = math.nan if "_" in value else float(value)  # Python's 1_000 is no number there
                 except ValueError:
                     return None
+                return None if math.isnan(bound) or bound == -math.inf else bound
     return None
 
 

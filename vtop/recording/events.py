@@ -82,7 +82,8 @@ class Scrape(Event, frozen=True, kw_only=True, tag="scrape"):
 
 
 class Outage(Event, frozen=True, kw_only=True, tag="outage"):
-    """A scrape that could not be had. reason: refused, timeout, status, parse, reset, tls, dns, size."""
+    """A scrape that could not be had. reason: refused, timeout, status, parse, reset, tls, dns, size;
+    fault: vtop itself failed at it."""
 
     server: int
     at_s: float

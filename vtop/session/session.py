@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vtop import units
+from vtop import faults, units
 from vtop.metrics.vllm import Quantity
 from vtop.recording import (
     AnyEvent,
@@ -73,6 +73,14 @@ class Session:
     # --- what happened -------------------------------------------------------------------------------------------
 
     def apply(self, event: AnyEvent) -> None:
+        """Take in the next line. One that cannot be taken in costs itself: it is told, and the session goes on."""
+        try:
+            self._take(event)
+        except Exception as error:
+            said = faults.put_down(error, f"taking in a line ({type(event).__name__.lower()})")
+            self._log_event(event.t, event.t, "note", said)
+
+    def _take(self, event: AnyEvent) -> None:
         self.end_s = max(self.end_s, event.t)
         match event:
             case Scrape():

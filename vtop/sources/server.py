@@ -9,16 +9,17 @@ import math
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx
 import msgspec
 
+from vtop import faults
 from vtop.metrics.page import Folder, NotMetrics
 from vtop.recording.events import Event, Identity, Note, Outage, Scrape, Target
 from vtop.sources import command, proxy
 from vtop.sources.connection import Access, Answer, Connection, Failure
-from vtop.sources.shape import shape_of
+from vtop.sources.shape import fits, shape_of
 
 __all__ = ["Access", "ServerSource"]
 
@@ -37,8 +38,8 @@ class _Version(msgspec.Struct):
 
 class _Model(msgspec.Struct):
     id: str
-    max_model_len: int | None = None  # null for a LoRA adapter
-    root: str | None = None  # where the model lies: a path on the server's host, or a name on a hub
+    max_model_len: Any = None  # null for a LoRA adapter
+    root: Any = None  # where the model lies: a path on the server's host, or a name on a hub
 
 
 class _Models(msgspec.Struct):
@@ -134,7 +135,18 @@ class ServerSource:
             self._note(self._route.trouble)
 
     def _tick(self) -> bool:
+        """One scrape; whatever goes wrong in it, the next tick tries again."""
         at_s = self._clock()
+        try:
+            return self._ask(at_s)
+        except Exception as error:
+            self._folder = Folder()  # what it holds may be what it failed at
+            self._down = True
+            said = faults.put_down(error, "reading what the server answered")
+            self._say(Outage(server=self._index, at_s=at_s, took_s=self._clock() - at_s, reason="fault", detail=said))
+            return False
+
+    def _ask(self, at_s: float) -> bool:
         try:
             scrape = self._scrape(at_s)
         except Failure as failure:
@@ -207,7 +219,7 @@ class ServerSource:
                 server=self._index,
                 version=self._connection.clean(version.version) if version else None,
                 models=tuple(self._connection.clean(row.id, 300) for row in rows),
-                max_model_len=next((row.max_model_len for row in rows if row.max_model_len is not None), None),
+                max_model_len=next((row.max_model_len for row in rows if _length(row.max_model_len)), None),
                 shape=self._shape(rows),
                 note="; ".join(troubles) or None,
                 command=started.name if started is not None else None,
@@ -217,7 +229,8 @@ class ServerSource:
 
     def _shape(self, models: list[_Model]) -> dict[str, int | str] | None:
         """The model's shape, where the server runs on this host from a folder vtop may read; else the one given."""
-        roots = [Path(model.root) for model in models if model.root and model.max_model_len is not None]
+        given = (model.root for model in models if model.max_model_len is not None)
+        roots = [Path(root) for root in given if isinstance(root, str) and root and "\0" not in root]
         own = shape_of(roots[0] / "config.json") if self._local and roots and roots[0].is_absolute() else None
         return own if own is not None else self._given_shape
 
@@ -231,7 +244,7 @@ class ServerSource:
         except Failure as failure:
             troubles.append(failure.detail)
             passing = True
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             troubles.append(f"{path}: not the JSON that was expected")
             passing = False
         if passing:
@@ -270,3 +283,8 @@ class ServerSource:
         with self._writing:
             if not self._stopped.is_set():
                 self._append(event)
+
+
+def _length(said: Any) -> bool:
+    """Whether it can be a number of tokens."""
+    return isinstance(said, int) and not isinstance(said, bool) and fits(said) and said > 0

@@ -22,7 +22,7 @@ from textual.reactive import var
 from textual.screen import Screen
 from textual.theme import Theme
 
-from vtop import units
+from vtop import faults, units
 from vtop.draw import layout
 from vtop.draw import theme as looks
 from vtop.draw.theme import Look, clean
@@ -98,6 +98,7 @@ class VtopApp(App[None]):
         self._drawn_at_s = -1.0
         self._drawn_clock = 0.0
         self._news = False  # a scrape, or that there was none, has not been drawn
+        self._faults_said: set[str] = set()
         self._troubles: list[str] = []  # of the recording, still to be said
         self.left = "quit"  # why the screen was left
         for name in looks.names():
@@ -156,7 +157,13 @@ class VtopApp(App[None]):
     # --- time ------------------------------------------------------------------------------------------------------
 
     def catch_up(self) -> None:
-        """Take what is new, four times a second, live and in replay alike."""
+        """Take what is new, four times a second, live and in replay alike. A fault is said; the next tick goes on."""
+        try:
+            self._catch_up()
+        except Exception as error:
+            self._say_fault(error)
+
+    def _catch_up(self) -> None:
         if not self.is_headless and driver.is_gone():
             self.leave("the terminal is gone")
             return
@@ -187,7 +194,19 @@ class VtopApp(App[None]):
         return self.scene is not None and any(server.age_s is not None for server in self.scene.frame.servers)
 
     def draw(self) -> None:
-        """Make the frame at the playhead and hand it to the board."""
+        """Make the frame at the playhead and hand it to the board; where that fails, the one before stays."""
+        try:
+            self._draw()
+        except Exception as error:
+            self._say_fault(error)
+
+    def _say_fault(self, error: Exception) -> None:
+        said = faults.put_down(error, "at the screen")
+        if said not in self._faults_said:
+            self._faults_said.add(said)
+            self.say(said, bad=True)
+
+    def _draw(self) -> None:
         if not self._board.size:
             return
         now_s = self.playhead.now()
@@ -209,6 +228,8 @@ class VtopApp(App[None]):
         if self.playhead.live:
             if self._live is None:
                 return f"■ end {at}" if self.session.finished else f"▶ growing {at}"
+            if self._live.waits_for is not None:
+                return f"○ not saved {at}"
             return f"● rec {at}" if self._live.saving_to else f"○ live {at}" if fresh else f"○ asking {at}"
         if self.playhead.paused:
             return f"‖ paused {at}"
@@ -275,11 +296,11 @@ class VtopApp(App[None]):
         else:
             path = self._file_name("jsonl")
             try:
-                self._live.save_to(path)
+                begins = self._live.save_to(path)
             except (VtopError, OSError) as error:
                 self.say(str(error), bad=True)
                 return
-            self.say(f"recording to {path}, from the session's beginning")
+            self.say(f"recording to {path}, {begins}")
         self.draw()
 
     def action_load(self, direction: int) -> None:
@@ -296,6 +317,7 @@ class VtopApp(App[None]):
         try:
             path.write_text(screenshot.svg(self, f"vtop {units.clock(self.playhead.now())}"), encoding="utf-8")
         except OSError as error:
+            path.unlink(missing_ok=True)  # half a picture would only be in the way
             self.say(f"{path}: {error.strerror}", bad=True)
             return
         self.say(f"saved {path}")

@@ -51,7 +51,8 @@ def status(server: ServerHistory, index: int, now_s: float) -> Status:
     age_s = now_s - server.at_s[last]
     if failing and latest is not None:
         tries = tries_since(server, now_s)
-        said = f"no answer for {units.seconds(age_s)}: {latest.detail or latest.reason} (try {tries})"
+        what = "no scrape" if latest.reason == "fault" else "no answer"
+        said = f"{what} for {units.seconds(age_s)}: {latest.detail or latest.reason} (try {tries})"
         return Status("down", said, index, fresh=False)
     if age_s > server.patience_s(last):
         return Status("down", f"no answer for {units.seconds(age_s)}", index, fresh=False)

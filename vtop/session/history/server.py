@@ -232,7 +232,7 @@ class ServerHistory:
             self._histogram_groups[key] = HistogramGroup(
                 progress=meaning.quantity not in _NOT_THE_ENGINE,
                 began=self._was_vllm(index),
-                split=meaning.quantity in PERCENTILES,
+                split=meaning.quantity in PERCENTILES or meaning.quantity is Quantity.ITERATION_TOKENS,
             )
         return self._histogram_groups[key].add(meaning.engine, meaning.rank)
 
