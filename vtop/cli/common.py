@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vtop.cli.options import DEFAULT_URL
+from vtop.cli.options import DEFAULT_THEME, DEFAULT_URL
 from vtop.errors import VtopError
 from vtop.shipped import folder
 
@@ -22,10 +22,14 @@ if TYPE_CHECKING:
     from vtop.sources.attach import Attachment
 
 
-def view_of(look: dict[str, Any]) -> dict[str, Any]:
-    """How to look at a session: the look itself, the window and what is hidden. Takes these options out of `look`."""
+def view_of(look: dict[str, Any], *, document: bool = False) -> dict[str, Any]:
+    """How to look at a session: the look itself, the window and what is hidden. Takes these options out of `look`.
+
+    A `document` has the same theme whatever the terminal can show.
+    """
     import os
 
+    from vtop.cli.terminal import is_ascii, theme_for
     from vtop.draw.layout import body
     from vtop.draw.theme import load
 
@@ -34,7 +38,9 @@ def view_of(look: dict[str, Any]) -> dict[str, Any]:
         raise VtopError(f"--hide {sorted(wrong)[0]}: no such panel; there are {', '.join(body())}")
     encodings = [(stream.encoding or "ascii").lower() for stream in (sys.stdout, sys.stderr) if stream is not None]
     narrow = not all(encoding.startswith("utf") for encoding in encodings)
-    theme, ascii_only = look.pop("theme"), look.pop("ascii_only")
+    theme, ascii_only = look.pop("theme"), look.pop("ascii_only") or is_ascii(os.environ)
+    if theme is None:
+        theme = DEFAULT_THEME if document else theme_for(os.environ)
     return {
         "look": load(theme, ascii=ascii_only or narrow, colour="NO_COLOR" not in os.environ),
         "window_s": look.pop("window_s"),

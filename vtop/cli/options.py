@@ -110,7 +110,12 @@ server_options = together(
 )
 
 look_options = together(
-    click.option("--theme", default=DEFAULT_THEME, show_default=True, metavar="NAME", envvar="VTOP_THEME"),
+    click.option(
+        "--theme",
+        metavar="NAME",
+        envvar="VTOP_THEME",
+        help="dark, light, contrast, ansi16. [what the terminal can show; dark in documents]",
+    ),
     click.option("--ascii", "ascii_only", is_flag=True, envvar="VTOP_ASCII", help="No character beyond ASCII."),
     click.option(
         "--window",

@@ -54,10 +54,10 @@ def show(
     from vtop.session.session import read
 
     only_numbers = form == "json" and svg_to is None and png_to is None
-    plain = only_numbers and look["theme"] == DEFAULT_THEME and not look["hide"]
+    plain = only_numbers and look["theme"] in (None, DEFAULT_THEME) and not look["hide"]
     if look["window_s"] is None:
         look["window_s"] = DOCUMENT_WINDOW_S
-    view = look if plain else view_of(look)  # a document needs no colours, but a wrong word is said
+    view = look if plain else view_of(look, document=True)  # a document needs no colours, but a wrong word is said
     recording = open_recording(file, model_config)
     session = read(recording)
     if at_s is not None and at_s > session.end_s:

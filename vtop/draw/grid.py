@@ -98,10 +98,14 @@ def scale(width: int, rows: int, top: str, of: Spread | None = None, bottom: str
 
     said: list[str] = []
     if of is not None:
-        extent = f"{parted(of.low)[0] if parted(of.low)[1] == parted(of.high)[1] else of.low}–{of.high}"
+        begin, unit = parted(of.low)
+        extent = f"{begin if unit == parted(of.high)[1] else of.low}–{of.high}"
         ends = fit(extent, extent.replace(" ", ""))
-        middle = fit(f"med {of.median}", f"med {of.median}".replace(" %", "%"), of.median)
-        three = [fit(f"max {of.high}", of.high), middle, fit(f"min {of.low}", of.low)]
+        high, middle, low = (
+            fit(f"{word} {text}", f"{word} {text.replace(' ', '')}", f"{word}{text.replace(' ', '')}", text)
+            for word, text in (("max", of.high), ("med", of.median), ("min", of.low))
+        )
+        three = [high, middle, low]
         between = rows - 1 - bool(bottom)
         said = three if between >= 3 else [middle, ends] if between == 2 else [ends or middle]
     return [top, *said, *[""] * rows][: rows - bool(bottom and rows > 1)] + [bottom] * bool(bottom and rows > 1)

@@ -41,7 +41,7 @@ from vtop.session.frame.incidents import Incident
 from vtop.session.frame.load import LoadPart
 from vtop.session.frame.load_levels import LoadLevels
 from vtop.session.frame.requests import Preemption, Requests
-from vtop.session.frame.servers import EnginePart, ServerPart, StartedWith, Status
+from vtop.session.frame.servers import EnginePart, ServerLoad, ServerPart, StartedWith
 from vtop.session.frame.values import Count
 from vtop.session.frame.verdict import Pressure
 from vtop.session.hardware import energy, roofline
@@ -59,9 +59,6 @@ from vtop.session.recompute.decode_only import DecodeSteps
 from vtop.session.recompute.write_fit import WriteFit
 
 EVENTS_SHOWN = 200
-
-# which server's status speaks for the session, gravest first
-_GRAVITY = ("down", "unhealthy", "blind", "frozen", "waiting", "busy", "idle")
 
 
 class Session:
@@ -208,6 +205,8 @@ class Session:
         event_log = self.event_log(now_s, EVENTS_SHOWN)
         gpus = self.gpus.part(now_s, view.window_s, local=any(target.local for target in self.start.servers))
         servers = tuple(self._server(index, now_s) for index in range(len(self.servers)))
+        if len(servers) > 1:
+            servers = _loaded(servers, scrapes, self.servers)
         waiting = scrapes.gauge(Quantity.WAITING)
         preempted = scrapes.count(Quantity.PREEMPTIONS)
         present = self._present(scrapes, now_s, servers, view)
@@ -218,7 +217,7 @@ class Session:
             interval_s=self.start.interval_s,
             window_s=scrapes.seconds,
             asked_window_s=view.window_s,
-            status=_gravest(servers),
+            status=status.of_session(servers),
             origin=self.start.origin,
             servers=servers,
             engines=_engines(scrapes, self.servers),
@@ -311,6 +310,8 @@ class Session:
             )
 
         tokens = frame.kv.pool_tokens, frame.account.input_tokens
+        if frame.status.absent is not None:  # of the living
+            scrapes = Window(scrapes.answering)
         return pressure(scrapes, self.servers, *tokens, self.load, whole=view.whole, max_num_seqs=max_num_seqs)
 
     def _load(self, now_s: float) -> LoadPart | None:
@@ -375,12 +376,22 @@ def read(recording: Recording, watching: Callable[[AnyEvent], object] | None = N
     return session
 
 
-def _gravest(servers: Sequence[ServerPart]) -> Status:
-    if not servers:
-        return Status("waiting", "no server to watch", fresh=False)
-    if all(server.status.kind == "waiting" for server in servers):
-        return servers[0].status
-    return min((server.status for server in servers), key=lambda one: _GRAVITY.index(one.kind))
+def _loaded(
+    servers: Sequence[ServerPart], scrapes: Window, histories: Sequence[ServerHistory]
+) -> tuple[ServerPart, ...]:
+    """Each server with what it does, where it answers."""
+    parts = list(servers)
+    for one in scrapes.answering:
+        own, index = Window((one,)), histories.index(one.server)
+        does = ServerLoad(
+            running=own.now(Quantity.RUNNING),
+            waiting=own.now(Quantity.WAITING),
+            kv_used_ratio=own.gauge(Quantity.KV_USED, largest=True).now,
+            generation_per_s=own.count(Quantity.GENERATION_TOKENS).per_s,
+            ttft_s=own.mean(Quantity.TTFT),
+        )
+        parts[index] = replace(parts[index], load=does)
+    return tuple(parts)
 
 
 def _engines(window: Window, servers: Sequence[ServerHistory]) -> tuple[EnginePart, ...]:

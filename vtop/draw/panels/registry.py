@@ -18,7 +18,7 @@ from vtop.draw.panels.freshness import stands, window
 from vtop.draw.panels.gpus import gpus, watched
 from vtop.draw.panels.kv import kv
 from vtop.draw.panels.latencies import latencies
-from vtop.draw.panels.load import load, phase
+from vtop.draw.panels.load import load, load_lines, phase
 from vtop.draw.panels.requests import requests
 from vtop.draw.panels.servers import servers
 from vtop.draw.panels.sizes import Rows
@@ -62,16 +62,16 @@ class Panel:
 
 
 def _load_narrow(frame: Frame) -> Rows | None:
-    return Rows(6, 10) if frame.load is not None else None
+    return None if (lines := load_lines(frame)) is None else Rows(6, lines)
 
 
 def _load_wide(frame: Frame) -> Rows | None:
-    return Rows(11, 13) if frame.load is not None else None
+    return None if (lines := load_lines(frame)) is None else Rows(lines + 1, lines + 1)
 
 
 def _gpus_wide(frame: Frame) -> Rows:
-    devices = max(1, len(frame.gpus.devices))
-    return Rows(2 + min(devices, 8), 8 + devices, 2)
+    devices = len(frame.gpus.devices)
+    return Rows(2 + min(devices, 8), 8 + devices, 2) if devices else Rows(2, 2)  # why there are none
 
 
 def _engines_narrow(frame: Frame) -> Rows | None:
@@ -108,7 +108,8 @@ _ROWS: Final = (
     Panel("load", "load", load, "right", _load_narrow, _load_wide,
           role="mark", limits=("client",), notes=phase, of_servers=False),
     Panel("latencies", "latencies", latencies, "left", _latencies_narrow, lambda _: Rows(9, 9, 0), role="queue"),
-    Panel("by_load", "TTFT by load", by_load.by_load, "right", nowhere, by_load.rows, role="queue", notes=nothing),
+    Panel("by_load", "TTFT by load", by_load.by_load, "right", nowhere, by_load.rows,
+          role="queue", notes=nothing, from_rows=TALL),
     Panel("servers", "servers", servers, "left", nowhere, _servers_wide,
           role="network", notes=nothing, of_servers=False),
     Panel("engines", "engines", engines, "right", _engines_narrow, _engines_wide, role="network"),

@@ -24,7 +24,7 @@ def ttft(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
         blocks = [
             Block(0, lambda _: [_none(frame, width, look)]),
             Block(1, lambda _: [_first_tokens(frame, width, look)]),
-            Block(2, lambda rows: _over_time(frame, width, rows, look), 3, 999),
+            Block(2, lambda rows: _over_time(frame, width, rows, look), 2, 999),
         ]
     elif height <= len(parts):
         blocks = [
@@ -37,7 +37,7 @@ def ttft(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
             Block(0, lambda _: _unfolded(parts, width, look), len(parts), len(parts)),
             Block(1, lambda _: [_sum(frame, width, look)]),
             Block(2, lambda _: [_first_tokens(frame, width, look)]),
-            Block(3, lambda rows: _over_time(frame, width, rows, look), 3, 999),
+            Block(3, lambda rows: _over_time(frame, width, rows, look), 2, 999),
         ]
     return stacked(look, width, height, blocks)
 

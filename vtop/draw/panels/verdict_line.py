@@ -35,6 +35,8 @@ def status(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     role = verdict_role(found.limit) if frame.status.fresh else role
     head = (f"{look.glyphs.signs[sign]} {TITLES[found.limit]}  ", role)
     evidence = [Phrase(at + 1, ((text, "text"),)) for at, text in enumerate(found.evidence)]
+    if frame.status.absent is not None:  # the verdict is that of the others
+        evidence.insert(0, Phrase(0, ((frame.status.absent, "bad"),)))
     attempt = [Phrase(0, (("try ", "dim"), (found.flag, "mark")))] if found.flag is not None else []
     room = width - width_of(head[0])
     if height == 1:

@@ -8,13 +8,21 @@ idle       no request runs or waits       busy   requests run or wait, or ran si
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from urllib.parse import urlsplit
+
 from vtop import units
 from vtop.metrics.quantity import Quantity
 from vtop.server_kinds import registry
-from vtop.session.frame.servers import Status
+from vtop.session.frame.servers import ServerPart, Status
 from vtop.session.history.server import ServerHistory
 
 FROZEN_AFTER_S = 5.0  # vLLM's gauges stand still after a mass abort; a long prefill also looks like this
+
+# which server's status speaks for the session, gravest first
+_GRAVITY = ("down", "unhealthy", "blind", "frozen", "waiting", "busy", "idle")
+_GONE = ("down", "unhealthy", "waiting")  # of these others need not wait
 
 _HINTS = {
     "refused": "nothing listens there yet; vtop goes on trying",
@@ -59,6 +67,34 @@ def status(server: ServerHistory, index: int, now_s: float) -> Status:
     if not server.has_own_series(last):
         return Status("blind", _why_blind(server, last, now_s), index)
     return _at_work(server, index, last)
+
+
+def of_session(servers: Sequence[ServerPart]) -> Status:
+    """The status of the session: the gravest; where some of several servers do not answer, that of those that do."""
+    gone = [server for server in servers if server.status.kind in _GONE]
+    living = [server for server in servers if server.status.kind not in _GONE]
+    if not gone or not living:
+        return _gravest(servers)
+    kinds = {server.status.kind for server in gone}
+    word = kinds.pop() if len(kinds) == 1 else "not answering"
+    names = _short_names(servers)
+    absent = f"{len(gone)} of {len(servers)} {word}: {', '.join(names[server.index] for server in gone)}"
+    return replace(_gravest(living), absent=absent)
+
+
+def _short_names(servers: Sequence[ServerPart]) -> list[str]:
+    """host:port of each; of servers on one host only :port."""
+    where = [urlsplit(server.url).netloc.rpartition("@")[2] for server in servers]
+    hosts = {name.rpartition(":")[0] for name in where}
+    return [f":{name.rpartition(':')[2]}" for name in where] if len(hosts) == 1 and "" not in hosts else where
+
+
+def _gravest(servers: Sequence[ServerPart]) -> Status:
+    if not servers:
+        return Status("waiting", "no server to watch", fresh=False)
+    if all(server.status.kind == "waiting" for server in servers):
+        return servers[0].status
+    return min((server.status for server in servers), key=lambda one: _GRAVITY.index(one.kind))
 
 
 def tries_since(server: ServerHistory, now_s: float) -> int:
