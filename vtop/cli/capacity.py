@@ -188,6 +188,7 @@ def _search(search: Search, run: Callable[[Next], RunResult], deadline_s: float 
                 search.end = "client limited" if "client" in result.why_not else "server changed"
                 return
             continue
+        refused = 0
         for rate in search.rates():
             if rate.rate_per_s not in told and rate.verdict != "more":
                 told.add(rate.rate_per_s)
