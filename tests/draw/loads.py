@@ -48,6 +48,7 @@ def load(**changes: object) -> LoadPart:
         itl_is_chunks=False,
         output_tokens=96_256,
         output_per_s=1589.0,
+        output_over="sending",
         whole_output_per_s=1328.0,
         ended_per_s=0.78,
         cached_tokens=0,

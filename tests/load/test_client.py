@@ -18,6 +18,7 @@ import pytest
 
 from tests.load import faults
 from tests.load.faults import DONE, FAULTS, Answer, Clock, Server, ask, at, each, four, serving, token, usage
+from vtop import faults as fault
 from vtop.access import Access
 from vtop.errors import VtopError
 from vtop.load.http.client import Client
@@ -601,18 +602,61 @@ async def test_a_server_that_hangs_up_on_whoever_comes(monkeypatch: pytest.Monke
     assert (exchange.error, exchange.retried) == ("reset", False)
 
 
-async def test_an_error_of_our_own_is_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["take", "finish"])
+async def test_an_error_of_our_own_ends_the_request_and_is_told(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*args: object) -> None:
         raise ZeroDivisionError
 
-    seen: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda loop, context: seen.append(context))
-    monkeypatch.setattr(Exchange, "take", broken)
+    monkeypatch.setattr(Exchange, method, broken)
     async with serving(monkeypatch.setattr, Answer(PLAIN.pieces, together=True)) as server:
         client = client_of(server)
         exchange = await ask(client)
-    assert exchange.error == "reset"
-    assert isinstance(seen[0]["exception"], ZeroDivisionError)
+    assert exchange.error == "fault"
+    assert exchange.end_s is not None
+    assert exchange.detail == fault.told[0]
+    assert exchange.detail.startswith("vtop itself failed understanding an answer (ZeroDivisionError in ")
+    assert exchange.record(id=0, phase=0).error == "fault"
+    fault.told.clear()
+
+
+# --- bounds
+
+
+JSON_TYPE = ("content-type: application/json",)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (Answer(at((1.0, b"data: " + b"x" * 9_000_000)), framing="none", then="hang"), "a line or an event"),
+        (Answer(at((1.0, (b"data: " + b"x" * 99 + b"\n") * 90_000)), framing="none", then="hang"), "an event of more"),
+        (Answer(at((1.0, b"data:\n" * 400_000)), framing="none", then="hang"), "a line or an event"),
+        (Answer(at((1.0, token() * 2_000)), framing="none", then="hang"), "it does not end: "),
+        (Answer(at((1.0, b"x" * 9_000_000)), headers=JSON_TYPE, framing="none", then="hang"), "more than 8,192 KiB"),
+        (Answer(at((1.0, b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 200_000)), framing="raw", then="hang"), "headers of"),
+    ],
+    ids=["line", "event", "empty lines", "events", "json", "headers"],
+)  # fmt: skip
+async def test_an_answer_without_end_is_not_read_further(
+    answer: Answer, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(monkeypatch.setattr, answer) as server:
+        client = client_of(server)
+        exchange = Exchange(client.lay("/v1/completions", faults.PAYLOAD), Asked(output_tokens=4))
+        await client.run(exchange)
+        client.abort()
+    assert exchange.error == "truncated"
+    assert why in (exchange.detail or "")
+
+
+async def test_of_a_long_error_the_beginning_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = b'{"error":{"message":"no room"}}' + b" " * 1_000_000
+    answer = Answer(at((1.0, body)), status="500 X", headers=JSON_TYPE, framing="none", then="hang")
+    async with serving(monkeypatch.setattr, answer) as server:
+        client = client_of(server)
+        exchange = await ask(client)
+        client.abort()
+    assert (exchange.error, exchange.status) == ("http_status", 500)
 
 
 # --- TLS

@@ -337,6 +337,27 @@ def test_a_worker_that_breaks_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
         assert going.controller.failed == "a load process ended unexpectedly (exit code 1)"
 
 
+def test_a_worker_that_fails_shows_its_own_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "from vtop.load.workers import worker\n"
+        "async def fail(*args): raise ZeroDivisionError('Bearer sk-secret')\n"
+        "worker.Worker._prepare = fail\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    start: Any = subprocess.Popen
+
+    def as_main(words: list[str], **more: Any) -> Any:  # with -m the module would be loaded anew, unpatched
+        return start([words[0], "-c", "from vtop.load.workers import worker; worker.main()"], **more)
+
+    monkeypatch.setattr(subprocess, "Popen", as_main)
+    with standing_in() as host, run(host, f"c=1 n=1 {TINY}") as going:
+        going.to_its_end()
+        failed = going.controller.failed or ""
+    assert failed.startswith("a load process broke off: vtop itself failed sending the load (ZeroDivisionError in ")
+    assert "SIGABRT" not in failed
+    assert "sk-secret" not in failed
+
+
 @contextmanager
 def files_of_a_worker(most: int) -> Iterator[None]:
     """Workers that are started meanwhile may have no more open files than so many."""

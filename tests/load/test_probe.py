@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.load.faults import Answer, at
@@ -65,3 +67,57 @@ def test_without_tokenize_there_are_ids_all_the_same_and_chat_says_what_it_lacks
         assert probe.vocabulary(endpoint(host), "tiny") == tuple(VOCABULARY)
         with pytest.raises(VtopError, match="/tokenize: 404"):
             probe.count_tokens(endpoint(host), "tiny", "hello")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"data":{"a":1}}',
+        b'{"data":"xyz"}',
+        b'{"data":[1]}',
+        b'{"data":[{}]}',
+        b'{"data":[{"id":null}]}',
+        b'{"data":[{"id":""}]}',
+        b'{"data":[{"id":"\\ud800x"}]}',
+        b"[" * 200_000,
+        b'{"data":[{"id":"x","n":' + b"9" * 5000 + b"}]}",
+        b"\xff",
+    ],
+    ids=range(10),
+)
+def test_models_that_are_none_are_one_line(body: bytes) -> None:
+    with standing_in() as host:
+        saying(host, "200 OK", body)
+        with pytest.raises(VtopError, match="no model in it; a load needs an OpenAI-compatible server"):
+            probe.model(endpoint(host))
+
+
+@pytest.mark.parametrize("length", [-5, 0, 10**30, True, 1.5, "8192", None])
+def test_a_longest_sequence_that_is_none_is_not_known(length: object) -> None:
+    with standing_in() as host:
+        saying(host, "200 OK", json.dumps({"data": [{"id": "m", "max_model_len": length}]}).encode())
+        assert probe.model(endpoint(host)) == Model("m", None)
+
+
+@pytest.mark.parametrize(
+    "tokens", [[[1], [2]], [10**30 + n for n in range(200)], [-n for n in range(200)], [True] * 300, ["a"] * 200, {}]
+)
+def test_a_vocabulary_that_is_none_is_not_taken(tokens: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "_ask", lambda *_: (200, {"tokens": tokens}))
+    assert probe.vocabulary(Endpoint("http://a"), "m") == tuple(VOCABULARY)
+
+
+def test_an_answer_without_end_is_not_read_further() -> None:
+    with standing_in() as host:
+        host.standin.models = Answer(at((0.0, b"x" * (5 << 20))), headers=JSON, framing="none", together=True)
+        with pytest.raises(NotUp, match="more than 4 MiB"):
+            probe.model(endpoint(host))
+
+
+def test_what_answers_no_http_is_told_without_its_escapes_and_without_the_key() -> None:
+    with standing_in() as host:
+        host.standin.models = Answer(at((0.0, b"HTTX \x1b]0;sk-secret\x07 200\r\n\r\n")), framing="raw", together=True)
+        with pytest.raises(NotUp) as found:
+            probe.model(Endpoint(host.standin.url, Access("sk-secret")))
+    assert str(found.value).isprintable()
+    assert "sk-secret" not in str(found.value)

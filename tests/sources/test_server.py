@@ -249,7 +249,7 @@ def test_a_dead_engine_is_seen_in_the_health() -> None:
 def test_no_answer_to_health_is_0() -> None:
     def script(path: str) -> Reply:
         if path == "/health":
-            raise httpx.ReadTimeout("")
+            raise httpx.ConnectError("")
         return vllm(path)
 
     assert of(watch(script, 1), Scrape)[0].health == 0

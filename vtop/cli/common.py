@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,22 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vtop.cli.options import DEFAULT_URL
+from vtop.cli.options import DEFAULT_THEME, DEFAULT_URL
 from vtop.errors import VtopError
 from vtop.shipped import folder
 
 if TYPE_CHECKING:
     from vtop.access import Access
-    from vtop.recording import FileRecording
+    from vtop.recording import FileRecording, LiveRecording
     from vtop.recording.events import Target
     from vtop.report.render.document import Document
     from vtop.sources.attach import Attachment
 
 
-def view_of(look: dict[str, Any]) -> dict[str, Any]:
-    """How to look at a session: the look itself, the window and what is hidden. Takes these options out of `look`."""
+def view_of(look: dict[str, Any], *, document: bool = False) -> dict[str, Any]:
+    """How to look at a session: the look itself, the window and what is hidden. Takes these options out of `look`.
+
+    A `document` has the same theme whatever the terminal can show.
+    """
     import os
 
+    from vtop.cli.terminal import is_ascii, theme_for
     from vtop.draw.layout import body
     from vtop.draw.theme import load
 
@@ -33,7 +38,9 @@ def view_of(look: dict[str, Any]) -> dict[str, Any]:
         raise VtopError(f"--hide {sorted(wrong)[0]}: no such panel; there are {', '.join(body())}")
     encodings = [(stream.encoding or "ascii").lower() for stream in (sys.stdout, sys.stderr) if stream is not None]
     narrow = not all(encoding.startswith("utf") for encoding in encodings)
-    theme, ascii_only = look.pop("theme"), look.pop("ascii_only")
+    theme, ascii_only = look.pop("theme"), look.pop("ascii_only") or is_ascii(os.environ)
+    if theme is None:
+        theme = DEFAULT_THEME if document else theme_for(os.environ)
     return {
         "look": load(theme, ascii=ascii_only or narrow, colour="NO_COLOR" not in os.environ),
         "window_s": look.pop("window_s"),
@@ -131,13 +138,19 @@ def print_json(frame: Any) -> None:
 
 
 def write(path: Path, content: bytes) -> None:
-    try:
-        with open(path, "xb") as file:
-            file.write(content)
-    except FileExistsError as error:
-        raise VtopError(f"{path}: exists already; name a new file, or remove it first") from error
-    except OSError as error:
-        raise VtopError(f"{path}: cannot be written ({error.strerror})") from error
+    """To a new file, which is there only when it is whole; "-" is stdout. Raises VtopError."""
+    from vtop.export.files import STDOUT, new_file
+
+    if path != STDOUT and os.path.lexists(path):
+        raise VtopError(f"{path}: exists already; name a new file, or remove it first")
+    with new_file(path, force=False, packed=False) as file:
+        file.write(content)
+
+
+def whole(recording: LiveRecording) -> None:
+    """Raises VtopError where what was to be recorded is not all in its file."""
+    if recording.lost:
+        raise VtopError("; ".join(recording.lost))
 
 
 def put(output: Path | None, content: Document | bytes, form: str) -> None:

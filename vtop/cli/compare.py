@@ -46,7 +46,7 @@ class Percent(ParamType[float]):
 @click.option("--phase", "phases", multiple=True, metavar="FROM-TO,…", help="Stretches to compare, of every recording.")
 @click.option("--unlike", is_flag=True, help="Compare unlike runs too: other lengths, load or model.")
 @click.option("--confidence", type=Percent(), default="95%", show_default=True, help="Of all intervals together.")
-@click.option("--fail-over", "over", type=Percent(), metavar="5%", help="Exit code 1 when something is worse by more.")
+@click.option("--fail-over", "over", type=Percent(), metavar="5%", help="Exit code 1: something is worse by more.")
 @click.option("--on", metavar="NUMBER,…", help="What --fail-over looks at. [output_per_s,ttft.mean_s,itl.mean_s,…]")
 def compare(
     sides: tuple[str, ...],
@@ -78,33 +78,43 @@ def compare(
         raise VtopError("--on goes with --fail-over 5%")
     names = gate.names_of(on) if on is not None else gate.DEFAULT
     asked = [stretch for text in phases for stretch in asked_phases(text)]
-    found = report.of_sides([_side(word, asked) for word in sides], unlike=unlike, confidence=confidence)
+    torn: list[str] = []
+    found = report.of_sides([_side(word, asked, torn) for word in sides], unlike=unlike, confidence=confidence)
     put(output, _content(written, found), written)
     if over is None:
         return 0
     judged = gate.judge(found, over, names)
+    for line in torn:
+        click.echo(f"vtop: not judged: {line}", err=True)
     for line in judged.open:
         click.echo(f"vtop: not judged: {line}", err=True)
     for line in judged.failed:
         click.echo(f"vtop: {line}", err=True)
-    return 1 if judged.failed else 0
+    return 1 if judged.failed else 3 if judged.open or torn else 0
 
 
-def _side(word: str, asked: list[TimeRange]) -> list[Run]:
-    """A1,A2: runs; A1+A2: one run in two files. A file whose own name has such a sign is that file."""
+def _side(word: str, asked: list[TimeRange], torn: list[str]) -> list[Run]:
+    """A1,A2: runs; A1+A2: one run in two files. A file whose own name has such a sign is that file.
+
+    torn: takes a sentence for each file that lacks something.
+    """
     runs = [word] if Path(word).exists() else word.split(",")
     files = [[run] if Path(run).exists() else run.split("+") for run in runs]
     if not all(file for run in files for file in run):
         raise VtopError(f"{word}: a name is missing; write A1,A2 for repeats and A1+A2 for one run in two files")
-    return [tuple(_recorded(Path(file), asked) for file in run) for run in files]
+    return [tuple(_recorded(Path(file), asked, torn) for file in run) for run in files]
 
 
-def _recorded(file: Path, asked: list[TimeRange]) -> Recorded:
+def _recorded(file: Path, asked: list[TimeRange], torn: list[str]) -> Recorded:
     from vtop.report.compare.compare import recorded
     from vtop.session.session import read
 
     recording = open_recording(file)
-    return recorded(read(recording), file.name, asked)
+    session = read(recording)
+    if recording.faulty or not session.finished:
+        lacks = f"lines of it cannot be read ({recording.faulty})" if recording.faulty else "it was broken off"
+        torn.append(f"all of {file.name}: {lacks}")
+    return recorded(session, file.name, asked)
 
 
 def _content(form: str, found: Comparison) -> Document | bytes:

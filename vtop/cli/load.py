@@ -14,7 +14,7 @@ import click
 
 from vtop import units
 from vtop.cli.arguments import joined
-from vtop.cli.common import attached, servers_of
+from vtop.cli.common import attached, servers_of, whole
 from vtop.cli.options import DEFAULT_URL, Seconds, access_options, server_options
 from vtop.errors import VtopError
 
@@ -128,7 +128,9 @@ def sweep(
     try:
         code = _run(controller, attachment.recording, attachment.stop, "the sweep is done")
     finally:
-        click.echo(f"recorded {output}", err=True)
+        if not attachment.recording.lost:
+            click.echo(f"recorded {output}", err=True)
+    whole(attachment.recording)
     sys.exit(code)
 
 
@@ -272,7 +274,7 @@ class _Talk:
         session = self._session
         for event in events:
             session.apply(event)
-            if isinstance(event, Note) and event.source == "load":
+            if isinstance(event, Note) and event.source in ("load", "recording"):
                 self._say(event.text)
             elif isinstance(event, Load) and event.state == "end":
                 self._say_row(event)

@@ -9,7 +9,7 @@ import click
 
 from vtop import units
 from vtop.cli.common import need_terminal, open_recording, print_json, view_of, write
-from vtop.cli.options import DEFAULT_THEME, Number, Seconds, Size, look_options, shape_option
+from vtop.cli.options import DEFAULT_THEME, DOCUMENT_WINDOW_S, Number, Seconds, Size, look_options, shape_option
 from vtop.errors import VtopError
 
 
@@ -54,8 +54,10 @@ def show(
     from vtop.session.session import read
 
     only_numbers = form == "json" and svg_to is None and png_to is None
-    plain = only_numbers and look["theme"] == DEFAULT_THEME and not look["hide"]
-    view = look if plain else view_of(look)  # a document needs no colours, but a wrong word is said
+    plain = only_numbers and look["theme"] in (None, DEFAULT_THEME) and not look["hide"]
+    if look["window_s"] is None:
+        look["window_s"] = DOCUMENT_WINDOW_S
+    view = look if plain else view_of(look, document=True)  # a document needs no colours, but a wrong word is said
     recording = open_recording(file, model_config)
     session = read(recording)
     if at_s is not None and at_s > session.end_s:

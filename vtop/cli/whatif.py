@@ -50,7 +50,7 @@ _was_options = together(
 @click.option("--slo", metavar="BOUNDS", help="Count the requests that keep all of: ttft=800ms,tpot=50ms,e2e=10s.")
 @click.option("--phase", "phase", type=_NUMBER, metavar="N", help="Only this phase of the load. [all]")
 @click.option("--profile", "profile_name", metavar="NAME|FILE", help="Timing. [the GPU's; else fitted on FILE]")
-@click.option("--no-pace", is_flag=True, help="By the profile alone, whatever the pace of the recording's own host.")
+@click.option("--profile-alone", is_flag=True, help="By the profile alone, without the factors of the recorded host.")
 @_was_options
 @click.option("--format", "form", type=click.Choice(FORMS), help="[by the ending of -o]")
 @click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), help="Where to. [stdout]")
@@ -58,15 +58,15 @@ def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -
     """What would other flags have done to this recording's load?
 
     Replays the recorded requests on a simulated engine: with the recorded flags, which shows how far off it is, then
-    with yours, at the pace of the recording's own host and GPU. Without a flag it only shows the first.
+    with yours, with the factors of the recorded host and GPU. Without a flag it only shows the first.
     """
     written = form_of(output, form, FORMS)
     if output is not None and output.exists():
         raise VtopError(f"{output}: exists already; name a new file, or remove it first")
-    from vtop.engine.fit.calibration import AS_FITTED, pace_of
+    from vtop.engine.fit.calibration import AS_FITTED, host_factors_of
     from vtop.engine.whatif.flag_search import asked as wanted
     from vtop.engine.whatif.flag_search import criterion, search
-    from vtop.engine.whatif.whatif import what_if
+    from vtop.engine.whatif.whatif import TooFarOff, what_if
     from vtop.report.whatif import document as words
 
     bounds = _bounds(asked["slo"])
@@ -76,15 +76,23 @@ def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -
         raise VtopError("--best goes with --search: it is what its rows are judged by")
     found, taken = _runs(file, asked)
     profile = _profile(asked["profile_name"], found, file)
-    paces = [AS_FITTED if asked["no_pace"] else pace_of(run, profile) for run in found]
+    factors = [AS_FITTED if asked["profile_alone"] else host_factors_of(run, profile) for run in found]
     began_s = time.perf_counter()
     answers: list[words.Answer] = []
-    for run, pace in zip(found, paces, strict=True):
+    refused: list[TooFarOff] = []
+    for run, own in zip(found, factors, strict=True):
         flags = _changed(run.flags, asked)
-        if what is None or number is None:
-            answers.append(what_if(run, profile, flags, bounds, pace))
-        else:
-            answers.append(search(run, profile, flags, what, bounds=bounds, number=number, pace=pace))
+        try:
+            if what is None or number is None:
+                answers.append(what_if(run, profile, flags, bounds, own))
+            else:
+                answers.append(search(run, profile, flags, what, bounds=bounds, number=number, factors=own))
+        except TooFarOff as error:
+            refused.append(error)
+    if not answers:
+        raise refused[0]
+    for one in refused:
+        click.echo(f"vtop: {one}", err=True)
     took_s = time.perf_counter() - began_s
     simulated_s = sum(words.simulated_s(answer) for answer in answers)
     click.echo(f"simulated {simulated_s:,.0f} s in {took_s:.1f} s: {simulated_s / took_s:,.0f} times as fast", err=True)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from vtop.engine.fit.calibration import pace_of
+from vtop.engine.fit.calibration import host_factors_of
 from vtop.engine.fit.profile import Profile
 from vtop.engine.runs.runs import Run
 from vtop.engine.whatif.whatif import what_if
@@ -46,7 +46,7 @@ def cost_of(run: Run, profile: Profile, max_num_seqs: int) -> SeqsCost:
     """Raises VtopError where the run cannot be simulated with so few."""
     if "max_num_seqs" not in run.whence and run.observed.max_num_seqs is not None:
         run = replace(run, flags=replace(run.flags, max_num_seqs=run.observed.max_num_seqs))
-    answer = what_if(run, profile, replace(run.flags, max_num_seqs=max_num_seqs), pace=pace_of(run, profile))
+    answer = what_if(run, profile, replace(run.flags, max_num_seqs=max_num_seqs), factors=host_factors_of(run, profile))
     return SeqsCost(
         run=run.name,
         profile=profile.name,

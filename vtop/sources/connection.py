@@ -28,6 +28,7 @@ class Answer:
     status: int
     phrase: str  # "Not Found"
     body: bytes
+    retry_after_s: float | None = None  # how long the server asks to be left alone
 
 
 class Failure(Exception):
@@ -127,10 +128,13 @@ class Connection:
         except (httpx.TransportError, TimeoutError) as error:
             failure = _failure(error, timeout_s, self._tls)
             what = f"not finished in {timeout_s:g} s" if failure.reason == "timeout" else failure.detail
+            if body and failure.reason == "reset":
+                what = "the connection was cut"
             raise Failure(failure.reason, f"{what}, {len(body)} bytes had come") from None
         finally:
             response.close()
-        return Answer(response.status_code, response.reason_phrase, bytes(body)), location
+        retry_s = _retry_after_s(response.headers.get("retry-after"))
+        return Answer(response.status_code, response.reason_phrase, bytes(body), retry_s), location
 
     def _sent(self, request: httpx.Request) -> httpx.Response:
         if self._over:
@@ -221,6 +225,11 @@ def _fits(value: str) -> bool:
 def _secrets(access: Access, route: Route) -> tuple[str, ...]:
     proxy = httpx.URL(route.proxy).password if route.proxy is not None else ""
     return longest_first([*access.secrets, proxy])
+
+
+def _retry_after_s(said: str | None) -> float | None:
+    """Of a Retry-After header; None where it names no number of seconds (a date would need the server's clock)."""
+    return float(said) if said is not None and re.fullmatch(r"\s*\d{1,9}\s*", said, re.ASCII) else None
 
 
 def _bare(url: httpx.URL) -> str:

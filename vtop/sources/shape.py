@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from pathlib import Path
 
 KEPT = (
@@ -86,15 +88,24 @@ PRESENT = ("block_configs", "cross_attention_layers", "linear_attn_config")  # k
 
 LIMIT_BYTES = 1 << 20
 LONGEST = 1024  # of a list with an entry a layer
+_LONGEST_NAME = 100
+
+
+def fits(value: object) -> bool:
+    """Whether a number or a word of a model's description can stand in a recording: 64 bits, a short printable word."""
+    if isinstance(value, str):
+        return len(value) <= _LONGEST_NAME and value.isprintable()
+    return isinstance(value, int) and abs(value) < 1 << 63
 
 
 def shape_of(config: Path) -> dict[str, int | str] | None:
     """The numbers of a config.json that vtop reads; None when there is no such file or it is none."""
     try:
-        if config.stat().st_size > LIMIT_BYTES:
-            return None
-        found = json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        # a FIFO would be waited at for ever, and /dev/zero has no end
+        with open(os.open(config, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            text = file.read(LIMIT_BYTES + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+        found = json.loads(text) if len(text) <= LIMIT_BYTES else None
+    except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(found, dict):
         return None
@@ -110,8 +121,8 @@ def _kept(value: object) -> int | str | None:
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, int | str):
-        return value
-    if isinstance(value, list) and 0 < len(value) <= LONGEST and all(isinstance(one, int | str) for one in value):
+        return value if fits(value) else None
+    if isinstance(value, list) and 0 < len(value) <= LONGEST and all(map(fits, value)):
         return ",".join(map(str, value))
     return None
 
@@ -123,7 +134,7 @@ def _quantization(config: dict[str, object]) -> dict[str, int | str]:
         return {}
     found: dict[str, int | str] = {}
     for name in ("quant_method", "group_size", "bits"):
-        if isinstance(told.get(name), int | str):
+        if fits(told.get(name)):
             found[f"quantization_{name}"] = told[name]
     scheme = told.get("kv_cache_scheme")  # compressed-tensors; ModelOpt names the type instead
     if (isinstance(scheme, dict) and scheme.get("num_bits") == 8) or str(

@@ -24,7 +24,7 @@ import msgspec
 from vtop.export.files import new_file
 from vtop.export.tables.requests import Requests
 from vtop.export.track_allocator import TrackAllocator
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.recording import AnyEvent, Recording, Request
 from vtop.session.history.tracks import Track
 from vtop.session.load.server_timings import timings_of

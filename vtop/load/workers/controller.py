@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from vtop import faults
 from vtop.access import Endpoint
 from vtop.errors import VtopError
 from vtop.load.workers import probe
@@ -133,9 +134,8 @@ class Controller:
                 self._run_phases()
         except VtopError as error:
             self.failed = str(error)
-        except BaseException as error:
-            self.failed = f"the load broke: {error!r}"
-            raise
+        except Exception as error:
+            self.failed = faults.put_down(error, "leading the load")
         finally:
             self._pool.dismiss()
             if self.failed is not None:

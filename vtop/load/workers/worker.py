@@ -19,6 +19,7 @@ from statistics import median
 
 import msgspec
 
+from vtop import faults
 from vtop.errors import VtopError
 from vtop.load.http.client import Client
 from vtop.load.http.exchange import Exchange
@@ -224,8 +225,11 @@ def main() -> None:
     gc.set_threshold(100_000, 50, 50)  # a full collection in the middle of a burst would be seen as latency
     try:
         asyncio.run(_main(setup, writer))
-    finally:
+    except Exception as error:
+        writer.news(Failed(f"a load process broke off: {faults.put_down(error, 'sending the load')}"))
         writer.close()
+        os._exit(1)  # in good order Python would wait for the thread that reads the orders, and abort
+    writer.close()
 
 
 if __name__ == "__main__":

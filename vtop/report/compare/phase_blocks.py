@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.report.compare import noise
 from vtop.report.compare.compared_numbers import QUANTILES, Compared
 from vtop.report.model import Phase, Report

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vtop.metrics.vllm import Quantity as Q
+from vtop.metrics.quantity import Quantity as Q
 from vtop.session.glossary.number import Number
 
 LOAD = (
@@ -108,11 +108,13 @@ LOAD = (
         "tokens/s",
         (),
         "closed loop: output tokens of requests that ended between the middle of the first round and that of the last "
-        "before no more were sent ÷ that time, a round being as many as are in flight; else (open loop, changed by "
-        "hand, fewer than 3 rounds) tokens that came between the end of the warm-up and the last sending ÷ that time, "
-        "in slices of 0.1 s; given once the phase has ended",
-        "ramp and drain are left out; tokens of failed requests count; a generator that divides all tokens by all the "
-        "time says less, the shorter the run the more so",
+        "before no more were sent ÷ that time, a round being as many as are in flight; of fewer than 3 rounds (and all "
+        "answered) all tokens ÷ the time from the first request sent to the last token; else (open loop, changed by "
+        "hand) tokens that came between the end of the warm-up and the last sending ÷ that time, in slices of 0.1 s; "
+        "given once the phase has ended",
+        "ramp and drain are left out where output_over is not `all`; there tokens of failed requests count; a "
+        "generator that divides all tokens by all the time (whole_output_per_s) says less, more so of a short run",
+        also=("load.output_over", "load.whole_output_per_s"),
     ),
     Number(
         "load",

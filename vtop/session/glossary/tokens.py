@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vtop.metrics.vllm import Quantity as Q
+from vtop.metrics.quantity import Quantity as Q
 from vtop.session.glossary.number import Number
 
 TOKENS = (
@@ -23,6 +23,19 @@ TOKENS = (
         (Q.PROMPT_TOKENS,),
         "growth ÷ time, as output; cached tokens included",
         "a whole prompt is counted at its first token: long prompts come as bursts",
+    ),
+    Number(
+        "tokens",
+        "while busy",
+        "throughput.output_per_s",
+        "tokens/s",
+        (Q.GENERATION_TOKENS, Q.RUNNING, Q.WAITING, Q.ITERATION_TOKENS),
+        "growth ÷ the seconds in which requests were in the engine: idle edges and gaps left out, those within an "
+        "interval between scrapes by the time that its steps and prompt tokens take in intervals that were busy "
+        "throughout",
+        "two scrapes that both show a request count as busy in between; not known where too few scrapes tell",
+        also=("throughput.prompt_per_s", "throughput.finished_per_s", "throughput.busy_s"),
+        on_screen=False,
     ),
     Number(
         "tokens",
@@ -111,10 +124,12 @@ TOKENS = (
         "wallclock.decode_s",
         "s",
         (Q.ITERATION_TOKENS, Q.RUNNING, Q.GENERATION_TOKENS),
-        "steps × the time of a step that only decodes (median over scrapes between which all steps only decoded, else "
-        "median ITL of vtop's own load); idle: nothing ran; the rest is prefill and recompute, divided by "
-        "their tokens. They add up to the window",
-        "chunks that gave no output are no steps; several API servers count a step several times",
+        "steps × the time of a step that only decodes: stretch by stretch that of the scrapes between which all steps "
+        "only decoded (step_s: their median), else median ITL of vtop's own load, else as steps and prompt tokens fit "
+        "the time; idle: no request in the engine; the rest is prefill and recompute, divided by their tokens. They "
+        "add up to the window",
+        "chunks that gave no output are no steps; several API servers count a step several times; not known where "
+        "decoding alone would fill the time",
         also=("wallclock.prefill_s", "wallclock.recompute_s", "wallclock.idle_s", "wallclock.step_s"),
     ),
     Number(
@@ -123,7 +138,7 @@ TOKENS = (
         "wallclock.stolen_ratio",
         "%",
         (Q.DECODE, Q.REQUEST_GENERATION_TOKENS),
-        "1 − (mean output − 1) × step ÷ mean decode time, of the finished: what others' prefill and recompute and "
+        "1 − (mean output − 1) × mean step ÷ mean decode time, of the finished: what others' prefill and recompute and "
         "preemption took",
         also=("wallclock.request_decode_s", "wallclock.undisturbed_decode_s"),
     ),

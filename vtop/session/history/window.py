@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 from vtop.metrics.histogram import Histogram
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.frame.values import Count, Gauge
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.tracks import Track
@@ -169,22 +169,32 @@ class Window:
     def gauge(self, quantity: Quantity, *, largest: bool = False) -> Gauge:
         """A gauge over the scrapes of the window: added up over servers, or the largest of them."""
         take = max if largest else sum
-        present = [
+        latest = [
+            value
+            for one, track in self._known(quantity)
+            if not one.silent and (value := track.at(one.last)) is not None
+        ]
+        return gauge(take(latest) if latest else None, self.values(quantity, largest=largest))
+
+    def values(self, quantity: Quantity, *, largest: bool = False) -> Sequence[float]:
+        """The same on each scrape on which it is known."""
+        take, present = max if largest else sum, self._known(quantity)
+        if len(present) == 1:
+            one, track = present[0]
+            return track.each(one.first, one.last)
+        values = []
+        for at_s in _instants(present):
+            known = [value for one, track in present if (value := one.at_instant(track, at_s)) is not None]
+            if known:
+                values.append(take(known))
+        return values
+
+    def _known(self, quantity: Quantity) -> list[tuple[ScrapeRange, Track]]:
+        return [
             (one, track)
             for one in self.ranges
             if (track := one.server.total(quantity)) is not None and track.base(0, one.last) is not None
         ]
-        latest = [value for one, track in present if not one.silent and (value := track.at(one.last)) is not None]
-        if len(present) == 1:
-            one, track = present[0]
-            values = track.each(one.first, one.last)
-        else:
-            values = []
-            for at_s in _instants(present):
-                known = [value for one, track in present if (value := one.at_instant(track, at_s)) is not None]
-                if known:
-                    values.append(take(known))
-        return gauge(take(latest) if latest else None, values)
 
     def histogram(self, quantity: Quantity) -> Histogram | None:
         """What was observed in the window; of servers with different buckets, only those like the first."""

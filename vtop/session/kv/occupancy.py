@@ -34,7 +34,7 @@ from operator import add
 from statistics import fmean, median
 from typing import Final
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.recording import Load
 from vtop.session.frame.kv import Expectation, KvAccount
 from vtop.session.history.server import ServerHistory
@@ -51,7 +51,9 @@ LATEST: Final = 3  # scrapes that tell how many there are now
 SAME: Final = 0.02  # by which what is served may differ from what the load asks for
 
 
-def account(window: Window, servers: Sequence[ServerHistory], load: LoadHistory, now_s: float) -> KvAccount:
+def account(
+    window: Window, servers: Sequence[ServerHistory], load: LoadHistory, now_s: float, bytes_per_token: float | None
+) -> KvAccount:
     window = Window(window.answering).since(load.changed_s(now_s))
     own = _own(window, servers, load, now_s)
     asked: Load | None = None
@@ -81,6 +83,8 @@ def account(window: Window, servers: Sequence[ServerHistory], load: LoadHistory,
         nominal=_expectation(nominal, lengths, pool, block, measured),
         effective=_expectation(residents, lengths, pool, block, measured),
         asked_tokens=asked_tokens,
+        asked_bytes=_times(asked_tokens, bytes_per_token),
+        request_bytes=_times(lengths.total if lengths is not None else None, bytes_per_token),
         oversubscription=asked_tokens / pool if asked_tokens is not None and pool else None,
         predicted_residents=pool / lengths.total if pool and lengths is not None else None,
         measured_residents=residents,
@@ -230,6 +234,10 @@ def _expectation(
         peak_error_ratio=measured[0] - peak if measured is not None else None,
         mean_error_ratio=measured[1] - mean if measured is not None else None,
     )
+
+
+def _times(tokens: float | None, bytes_each: float | None) -> float | None:
+    return tokens * bytes_each if tokens is not None and bytes_each is not None else None
 
 
 def _growth(at_s: Sequence[float], used: Sequence[float]) -> float | None:

@@ -1,4 +1,4 @@
-"""What one of vtop's own requests took, and whether it kept every bound that was asked for.
+"""What one of vtop's own requests took, and which of the bounds that were asked for it broke.
 
 Two times to first token: from the request being sent (server and network), and from the instant it was due (what a
 user who came then saw; the same in a closed loop, where arrivals follow completions and tell nothing of queueing).
@@ -35,10 +35,14 @@ class RequestLatency:
             "e2e": self.e2e_s + self.late_s if self.e2e_s is not None else None,
         }
 
-    def keeps(self, bounds: Mapping[str, float]) -> bool:
-        """Whether it kept every bound; bounds: ttft, tpot, e2e, seconds."""
+    def broken(self, bounds: Mapping[str, float]) -> tuple[str, ...]:
+        """Which bounds it broke; bounds: ttft, tpot, e2e, seconds."""
         found = self.judged_s
-        return all((took_s := found[name]) is None or took_s <= bound for name, bound in bounds.items())
+        return tuple(name for name, bound in bounds.items() if (took_s := found[name]) is not None and took_s > bound)
+
+    def keeps(self, bounds: Mapping[str, float]) -> bool:
+        """Whether it kept every bound."""
+        return not self.broken(bounds)
 
 
 def latency_of(request: Request) -> RequestLatency:

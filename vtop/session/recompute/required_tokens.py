@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.history.server import ServerHistory
 
 
@@ -34,6 +34,15 @@ class Needed:
     @property
     def least(self) -> float:
         return max(0.0, self.prompt + self.generated - self.first_tokens)
+
+    @property
+    def context(self) -> float | None:
+        """The contexts of those tokens added up, prompts and outputs taken for equally long and a prompt for one
+        chunk: prompts P of P each, later tokens of P and half of the output so far. None without a first token."""
+        if not self.first_tokens:
+            return None
+        prompt, output = self.prompt / self.first_tokens, self.generated / self.first_tokens
+        return self.prompt * prompt + (self.generated - self.first_tokens) * (prompt + output / 2)
 
     @property
     def rejected(self) -> float:
