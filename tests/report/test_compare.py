@@ -103,8 +103,10 @@ def test_a_slower_server_is_found_through_that_noise() -> None:
 
 
 def test_without_an_interval_nothing_is_called_a_difference() -> None:
-    short = compare.of([run(Loop(n=12), seed=1), run(Loop(n=12, itl_s=0.2), seed=2)])
-    assert "3 rounds of requests, and 4 are needed" in short.phases[0].noise[0]
+    short = compare.of([run(Loop(n=4), seed=1), run(Loop(n=4, itl_s=0.2), seed=2)])
+    assert short.phases[0].noise[0] == (
+        "not known: fewer than 2 rounds of requests; about 32 requests make 8 blocks, or repeat it"
+    )
     assert one_of(short, "itl.mean_s")[1].verdict == "noise not known"
     for found in (short, compare.of([run(seed=1), run(Loop(itl_s=0.06), seed=2)])):
         assert all(one.low is not None for _, one in all_of(found) if one.beyond)

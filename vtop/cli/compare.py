@@ -45,7 +45,7 @@ class Percent(ParamType[float]):
 @click.option("--format", "form", type=click.Choice(FORMS), help="[by the ending of -o]")
 @click.option("--phase", "phases", multiple=True, metavar="FROM-TO,…", help="Stretches to compare, of every recording.")
 @click.option("--unlike", is_flag=True, help="Compare unlike runs too: other lengths, load or model.")
-@click.option("--confidence", type=Percent(), default="99%", show_default=True, help="Of the intervals.")
+@click.option("--confidence", type=Percent(), default="95%", show_default=True, help="Of all intervals together.")
 @click.option("--fail-over", "over", type=Percent(), metavar="5%", help="Exit code 1: something is worse by more.")
 @click.option("--on", metavar="NUMBER,…", help="What --fail-over looks at. [output_per_s,ttft.mean_s,itl.mean_s,…]")
 def compare(

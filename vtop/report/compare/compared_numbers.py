@@ -196,4 +196,5 @@ NUMBERS: Final[tuple[Compared, ...]] = (
     _mean("energy.per_output_token_j", "energy/output token", "J", "lower", "steady", by="output_tokens"),
 )
 
+FIRST: Final = ("output_per_s", "ttft.mean_s", "ttft.p99_s", "itl.mean_s", "failed_ratio")  # what is asked first
 BY_NAME: Final = {number.name: number for number in NUMBERS}
