@@ -16,16 +16,19 @@ from vtop.session.frame.kv import Expectation
 EVENTS_SHOWN: Final = 40
 
 RARE: Final = ("ITL p99.99",)  # a column only where some phase has it
+PARTS_N, TTFT_N = "n of parts", "n of TTFT"  # columns only where the two differ in some phase
 
 Cell = Callable[[Phase, Numbers, Numbers | None], str]
 
 # heading, what stands there: of the whole phase (of), or of its steady part
 PHASE_COLUMNS: Final[tuple[tuple[str, Cell], ...]] = (
     ("output tok/s", lambda _, of, __: units.number(of.output_per_s)),
+    (PARTS_N, lambda _, of, __: units.count(of.parts.n)),
     ("queue", lambda _, of, __: units.seconds(of.parts.queue_s)),
     ("prefill", lambda _, of, __: units.seconds(of.parts.prefill_s)),
     ("frontend", lambda _, of, __: units.seconds(of.parts.frontend_s)),
     ("network", lambda _, of, __: units.seconds(of.parts.network_s)),
+    (TTFT_N, lambda _, of, __: _n(of.ttft)),
     ("TTFT mean", lambda _, of, __: units.seconds(of.ttft.mean_s if of.ttft is not None else None)),
     ("TTFT p99", lambda _, of, __: _percentile(of, "TTFT", "p99_s")),
     ("ITL p50", lambda _, of, __: _percentile(of, "ITL", "p50_s")),
@@ -46,11 +49,15 @@ def phases(report: Report) -> Table:
     known = [(phase, phase.whole, phase.steady) for phase in report.phases if phase.whole is not None]
     columns = [(title, [cell(*one) for one in known]) for title, cell in PHASE_COLUMNS]
     columns = [(title, cells) for title, cells in columns if title not in RARE or {*cells} - {units.UNKNOWN}]
+    counts = {title: cells for title, cells in columns if title in (PARTS_N, TTFT_N)}
+    if counts[PARTS_N] == counts[TTFT_N]:
+        columns = [(title, cells) for title, cells in columns if title not in counts]
     rows = tuple(zip((phase.label for phase, _, _ in known), *(cells for _, cells in columns), strict=True))
     notes = [
         "* median over the scrapes (readings) of the steady part, the middle 60 % of a phase; all else is of the whole "
         "phase, without its warm-up.",
-        "Queue, prefill and frontend are means of the requests that finished; they add up. Network is what the client "
+        "Queue, prefill and frontend are means of the requests that finished between two scrapes (n of parts, where "
+        "that is another number than of TTFT); they add up. Network is what the client "
         "saw beyond them.",
         "TTFT and ITL are those of vtop's own requests where its load ran, from sent; else the server's.",
         "A pair of bounds is the bucket of the server's histogram: of it no more is known, or there are too few own "
