@@ -7,8 +7,6 @@ import pytest
 from tests.session.made import Log, Server, recorded
 from tests.session.test_throughput import ATTACHED, watched
 from vtop.recording import Load, Request
-from vtop.report.model import of_session
-from vtop.report.tables import PARTS_N, TTFT_N, phases
 from vtop.session.frame.frame import View
 
 WHOLE = View(window_s=100_000.0, whole=True)
@@ -35,7 +33,7 @@ def test_queue_against_prefill_is_said_per_load_and_not_over_a_mixture_of_loads(
     session = recorded("sweep")
     mixed = session.frame(session.end_s, WHOLE).growth
     assert (mixed.queue_of_prefill_ratio, mixed.queue_of_ttft_ratio) == (None, None)
-    rows = {row.concurrency: row.queue_of_prefill_ratio for row in mixed.phases}
+    rows = {row.load: row.queue_of_prefill_ratio for row in session.load_levels().levels}
     assert rows[64] == pytest.approx(0.64, abs=0.02)
     assert rows[1] == pytest.approx(0.0, abs=0.01)
     alone = session.frame(session.end_s, View(window_s=8.0)).growth
@@ -120,12 +118,3 @@ def test_where_an_output_holds_several_tokens_a_gap_is_between_outputs(an_output
         server.engine.observe(inter_token=0.02)
     log.scrape(1, server)
     assert {row.name: row.cohort for row in log.frame(view=WHOLE).latencies}["ITL"] == cohort
-
-
-def test_where_parts_and_ttft_are_of_other_numbers_of_requests_the_row_says_both() -> None:
-    session = recorded("sweep")
-    table = phases(of_session(session, "sweep"))
-    row = dict(zip(table.head, table.rows[-1], strict=True))
-    assert (row[PARTS_N], row[TTFT_N]) == ("192", "256")
-    alike = phases(of_session(recorded("overload_loaded"), "overload_loaded"))
-    assert PARTS_N not in alike.head

@@ -19,17 +19,18 @@ from vtop.draw.panels.header import header
 from vtop.draw.panels.registry import PANELS, Panel, heading_notes
 from vtop.draw.panels.sizes import Rows
 from vtop.draw.panels.verdict_line import status
-from vtop.draw.text import Line, Phrase, blank, heading, phrases, width_of
+from vtop.draw.text import Line, Phrase, blank, heading, phrases
 from vtop.draw.theme import Look
 from vtop.session.frame.frame import Frame
 
 MARGIN: Final = 1
 GUTTER: Final = 2
 TWO_COLUMNS: Final = 110
-KEYS: Final = (
-    "q quit  w why  ␣ pause  ← → scrub  + − zoom  m mark  r record  s picture  t theme  ? what is this number  ^p all"
-)
-_DEAREST: Final = "q?w␣←+rm^st"  # the keys that stay longest, by their first signs
+TWO_LINES: Final = 22  # rows from which the verdict has a second line
+Key = tuple[str, str]  # its face and what it does, in a word or two
+KEYS: Final[tuple[Key, ...]] = (  # the first stay longest
+    ("q", "quit"), ("?", "numbers"), ("w", "why"), ("␣", "pause"), ("+ −", "zoom"), ("tab", "choose"), ("^p", "all"),
+)  # fmt: skip
 
 
 class Place(NamedTuple):
@@ -67,37 +68,50 @@ def arrange(
     """
     inner = width - 2 * MARGIN
     rows = max(1, height - 1)
-    top = [Place("header", MARGIN, 0, inner, 1), Place("status", MARGIN, 1, inner, 1)][:rows]
+    said = 2 if rows >= TWO_LINES else 1
+    top = [Place("header", MARGIN, 0, inner, 1), Place("status", MARGIN, 1, inner, said)][:rows]
+    y = 1 + said
     if only is not None:
         axis = [_AXIS] if "alone" in PANELS[only].charted else []
-        return top + _column([Want(only, Rows(1, rows)), *axis], (MARGIN, 2, inner, rows - 2))
+        return top + _column([Want(only, Rows(1, rows)), *axis], (MARGIN, y, inner, rows - y))
     shown = [panel for panel in PANELS.values() if panel.name not in hidden]
     if width < TWO_COLUMNS:
-        over = _wants([panel for panel in shown if "narrow" in panel.charted], frame, "narrow")
-        under = _wants([panel for panel in shown if "narrow" not in panel.charted], frame, "narrow")
-        return top + _column([*over, _AXIS, *under], (MARGIN, 2, inner, rows - 2), headings=False)
+        charts = _wants([panel for panel in shown if "narrow" in panel.charted], frame, "narrow")
+        others = _wants([panel for panel in shown if "narrow" not in panel.charted], frame, "narrow")
+        return top + _column([*charts, _AXIS, *others], (MARGIN, y, inner, rows - y), headings=False)
     each = (inner - GUTTER) // 2
     x = {"left": MARGIN, "right": MARGIN + each + GUTTER}
-    shown = [panel for panel in shown if rows >= panel.from_rows]
-    charts = {at: _wants([one for one in shown if one.column == at and "wide" in one.charted], frame) for at in x}
-    others = {at: _wants([one for one in shown if one.column == at and "wide" not in one.charted], frame) for at in x}
+    columns = {at: [panel for panel in shown if panel.column == at] for at in x}
+    over = {at: _wants([one for one in columns[at] if "wide" in one.charted], frame) for at in x}
+    under = {at: [one for one in columns[at] if "wide" not in one.charted] for at in x}
+    reserved = {at: _wants([one for one in under[at] if rows >= one.from_rows], frame) for at in x}
     # The charts end in one line, the time axis; what has none stands below.
-    share = 4 if any(panel.from_rows for panel in shown) else 3  # tenths of the screen
-    below = max((rows - 2) * share // 10, *(sum(want.rows.least for want in wants) for wants in others.values()))
-    most = sum(want.rows.most for want in charts["left"] or charts["right"])
-    above = max(0, min(rows - 3 - below, most))
-    y, below = 2 + above, rows - 3 - above
+    share = 4 if any(0 < one.from_rows <= rows for one in shown) else 3  # tenths of the screen
+    below = max((rows - y) * share // 10, *(sum(want.rows.least for want in wants) for wants in reserved.values()))
+    most = sum(want.rows.most for want in over["left"] or over["right"])
+    above = max(0, min(rows - y - 1 - below, most))
+    axis_y, below = y + above, rows - y - 1 - above
+    for at in x:  # rows that nothing would use go to what has no place of its own on a screen of this height
+        free = below - sum(want.rows.most for want in reserved[at])
+        spare = _wants([one for one in under[at] if rows < one.from_rows], frame)
+        reserved[at] += [want for want in spare if want.rows.least <= free]
     return [
         *top,
-        *(place for column in x for place in _column(charts[column], (x[column], 2, each, above))),
-        *(Place("axis", x[column], y, each, 1) for column in x if below >= 0),
-        *(place for column in x for place in _column(others[column], (x[column], y + 1, each, below))),
+        *(place for at in x for place in _column(over[at], (x[at], y, each, above))),
+        *(Place("axis", x[at], axis_y, each, 1) for at in x if below >= 0),
+        *(place for at in x for place in _column(reserved[at], (x[at], axis_y + 1, each, below))),
     ]
 
 
 def _wants(panels: Sequence[Panel], frame: Frame, screen: Literal["narrow", "wide"] = "wide") -> list[Want]:
-    found = [(panel.name, (panel.narrow if screen == "narrow" else panel.wide)(frame)) for panel in panels]
-    return [Want(name, rows) for name, rows in found if rows is not None]
+    """The panels that are there and the rows they can use; what binds gets twice its share of what is over."""
+    wants = []
+    for panel in panels:
+        rows = (panel.narrow if screen == "narrow" else panel.wide)(frame)
+        if rows is not None:
+            share = rows.share * 2 if frame.verdict.limit in panel.limits else rows.share
+            wants.append(Want(panel.name, rows._replace(share=share)))
+    return wants
 
 
 def _column(wants: Sequence[Want], room: tuple[int, int, int, int], headings: bool = True) -> list[Place]:
@@ -134,7 +148,7 @@ def drawn(
     look: Look,
     *,
     state: str = "",
-    keys: str = KEYS,
+    keys: Sequence[Key] = KEYS,
     hidden: frozenset[str] = frozenset(),
     only: str | None = None,
     chosen: str | None = None,
@@ -157,11 +171,9 @@ def drawn(
     return found
 
 
-def _keys(keys: str, width: int, look: Look) -> Line:
-    """The keys that there is room for, each whole."""
-    if width_of(keys) > width:
-        keys = keys.replace("what is this number", "numbers")
-    known = [Phrase((_DEAREST + key[:1]).index(key[:1]), ((key, "dim"),)) for key in keys.split("  ")]
+def _keys(keys: Sequence[Key], width: int, look: Look) -> Line:
+    """The keys that there is room for, each whole, the first longest."""
+    known = [Phrase(at, ((face, "key"), (f" {does}", "dim"))) for at, (face, does) in enumerate(keys)]
     return phrases(look, width, known, between="  ")
 
 
@@ -179,7 +191,10 @@ def _panel(place: Place, frame: Frame, look: Look, *, before: str, state: str, c
     said = heading_notes(panel, frame)
     if panel.left_out is not None and (more := panel.left_out(frame, place.width, place.height - 1, look)):
         said.insert(0, f"{more} more" if alone else f"w {more} more")
-    head = heading(look, place.width, panel.title, said)
+    binds = frame.verdict.limit in panel.limits and frame.status.fresh
+    if binds:
+        said.insert(0, "binds")
+    head = heading(look, place.width, f"▌{panel.title}" if binds else panel.title, said, role=panel.role, binds=binds)
     return [_reversed(head, 1) if chosen else head, *panel.draw(frame, place.width, place.height - 1, look)]
 
 
@@ -206,6 +221,8 @@ def assembled(panels: Sequence[tuple[Place, list[Line]]], width: int, height: in
     return whole
 
 
-def screen(frame: Frame, width: int, height: int, look: Look, *, state: str = "", keys: str = KEYS) -> list[Line]:
+def screen(
+    frame: Frame, width: int, height: int, look: Look, *, state: str = "", keys: Sequence[Key] = KEYS
+) -> list[Line]:
     """The whole screen, for a terminal, a picture or a test."""
     return assembled(drawn(frame, width, height, look, state=state, keys=keys), width, height, look)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vtop import units
 from vtop.draw import chart
-from vtop.draw.grid import chart_rows, fixed, growing, left, sparked, stacked, top
+from vtop.draw.grid import chart_rows, fixed, growing, left, scale, sparked, spread, stacked, top
 from vtop.draw.text import Line, Phrase, Piece, line, padded, phrases
 from vtop.draw.theme import Look
 from vtop.session.frame.frame import Frame
@@ -31,14 +31,12 @@ def gpus(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
         if limit and maximum <= limit * 1.05:
             maximum = limit
         word, stands = ("of", units.watts(limit)) if limit and maximum == limit else ("↑", units.watts(maximum))
-        beside = []
-        if len(found.devices) == 1:
-            device = found.devices[0]
-            beside = [("mean", units.watts(device.power.mean)), ("high", units.watts(device.power.high))]
-            beside.append(("energy", units.joules(device.energy_j)))
+        alone = found.devices[0] if len(found.devices) == 1 else None
+        beside = [("energy", units.joules(alone.energy_j))] if alone is not None else []
         drawn = sparked(look, width, rows, frame.charts.power_w, (maximum, "power"))
+        of = spread(alone.power, units.watts) if alone is not None else None
         head = left("power", units.watts(found.power_w))
-        return chart_rows(look, width, head, drawn, top(stands, width, word), beside=beside)
+        return chart_rows(look, width, head, drawn, scale(width, rows, top(stands, width, word), of), beside=beside)
 
     blocks = []
     if not found.local:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from vtop import units
 from vtop.draw.panels.kv import fits
-from vtop.draw.text import Line, Phrase, Piece, blank, padded, phrases
+from vtop.draw.text import Line, Phrase, Piece, blank, padded, phrases, shorten, width_of
 from vtop.draw.theme import Look
+from vtop.server_kinds import registry
 from vtop.session.frame.frame import Frame
+from vtop.session.frame.gpus import counted_of
 
 
 def header(frame: Frame, width: int, height: int, look: Look, state: str = "") -> list[Line]:
@@ -19,9 +21,12 @@ def header(frame: Frame, width: int, height: int, look: Look, state: str = "") -
 
 
 def _identity(frame: Frame, width: int, look: Look, state: str) -> Line:
-    shown = [Phrase(0, ((_who(frame), "title"),))]
-    if versions := {server.version for server in frame.servers if server.version is not None}:
-        shown.append(Phrase(3, ((f"vLLM {', '.join(sorted(versions))}", "text"),)))
+    right = [Phrase(0, ((state, "mark"),))] if state else []
+    right.append(Phrase(0, (_age(frame),)))
+    taken = sum(width_of(look.say(text)) for one in right for text, _ in one.pieces) + 2 * len(right)
+    shown = [Phrase(1, ((_shorter(_who(frame), max(8, width - taken), look), "title"),))]
+    if versions := _versions(frame):
+        shown.append(Phrase(3, ((versions, "text"),)))
     if engines := sum(server.engines for server in frame.servers):
         shown.append(Phrase(6, ((f"{engines} engine" + ("s" if engines != 1 else ""), "dim"),)))
     cache = frame.kv
@@ -37,9 +42,24 @@ def _identity(frame: Frame, width: int, look: Look, state: str) -> Line:
         shown.append(Phrase(9, (("up ", "dim"), (units.uptime(min(ups)), "text"))))
     if gpu := _gpu(frame):
         shown.append(Phrase(8, ((gpu, "dim"),)))
-    right = [Phrase(1, ((state, "mark"),))] if state else []
-    right.append(Phrase(2, (_age(frame),)))
     return phrases(look, width, shown, right)
+
+
+def _shorter(who: str, room: int, look: Look) -> str:
+    """A name that has room. vLLM's default name is the model's path: of one its end says most."""
+    who, more = look.say(who), look.glyphs.ellipsis
+    while width_of(who) > room and "/" in who.removeprefix(more).strip("/"):
+        who = f"{more}/{who.removeprefix(more).lstrip('/').partition('/')[2]}"
+    return shorten(who, room, more)
+
+
+def _versions(frame: Frame) -> str:
+    """Each kind of server with its versions: vLLM 0.26.0."""
+    found: dict[str, set[str]] = {}
+    for server in frame.servers:
+        if server.version is not None:
+            found.setdefault(registry.of(server.kind).title, set()).add(server.version)
+    return ", ".join(f"{title} {', '.join(sorted(versions))}" for title, versions in found.items())
 
 
 def _limits(frame: Frame) -> tuple[Piece, ...]:
@@ -61,7 +81,7 @@ def _who(frame: Frame) -> str:
     models = list(dict.fromkeys(model for server in frame.servers for model in server.models))
     urls = [server.url.removeprefix("http://") for server in frame.servers]
     name = ", ".join(models[:2]) + (f" and {len(models) - 2} more" if len(models) > 2 else "")
-    name = name or (urls[0] if len(urls) == 1 else "vLLM")
+    name = name or (urls[0] if len(urls) == 1 else registry.DEFAULT.title)
     return f"{len(urls)} servers · {name}" if len(urls) > 1 else name
 
 
@@ -79,7 +99,7 @@ def _age(frame: Frame) -> Piece:
 
 def _gpu(frame: Frame) -> str:
     """The GPUs' name, when they may be the server's: 8 × NVIDIA H200."""
-    devices = [device for device in frame.gpus.devices if device.serving] or list(frame.gpus.devices)
+    devices = counted_of(frame.gpus.devices)
     names = {device.name for device in devices if device.name is not None}
     if not frame.gpus.local or len(names) != 1:
         return ""

@@ -3,46 +3,81 @@
 from __future__ import annotations
 
 from vtop import units
-from vtop.draw.grid import Block, chart_rows, growing, left, seen, sparked, stacked, top
-from vtop.draw.text import Line, Phrase, phrases
+from vtop.draw import chart
+from vtop.draw.grid import (
+    Block,
+    chart_cells,
+    chart_rows,
+    growing,
+    left,
+    right,
+    scale,
+    seen,
+    sparked,
+    spread,
+    stacked,
+    top,
+)
+from vtop.draw.text import Line, Phrase, Piece, line, phrases
 from vtop.draw.theme import Look
 from vtop.session.frame.frame import Frame
 
 FILLING = 0.8  # of the pool: before, when it will be full is too far off to say
 
 
+NEARLY_FULL = 0.9  # from this median on the chart begins at FLOOR, so that what is left can be read
+FLOOR = 0.8
+_GAUGED = 5  # rows from which there is room for a bar beside all else
+
+
 def kv(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
-    """How full the KV cache is, over time and in tokens. Blocks are counted, so used tokens are an upper bound."""
+    """How full the KV cache is: a bar now, a chart over time, tokens; and how full it should be.
+
+    Blocks are counted, so used tokens are an upper bound.
+    """
     look, cache = seen(frame, look), frame.kv
-    several = len(frame.engines) > 1
+    name = "fullest" if len(frame.engines) > 1 else "KV used"
+    used = left(name, units.percent(cache.used.now))
+    gauged = height >= _GAUGED
+    floor = FLOOR if (cache.used.median or 0.0) >= NEARLY_FULL else 0.0
 
-    def used(rows: int) -> list[Line]:
-        said = (("median", cache.used.median), ("high", cache.used.high), ("low", cache.used.low))
-        beside = [(word, units.percent(value)) for word, value in said]
-        head = left("fullest" if several else "KV used", units.percent(cache.used.now))
-        drawn = sparked(look, width, rows, frame.charts.kv_used, (1.0, "kv"))
-        return chart_rows(look, width, head, drawn, top("100 %", width), beside=beside)
+    def gauge(_: int) -> list[Line]:
+        filled, rest = chart.meter(cache.used.now, chart_cells(width), look.glyphs)
+        return [line(look, width, *used, (filled, "kv"), (rest, "border"), right(width, "100 %"))]
 
-    blocks = [
-        growing(0, used),
-        Block(1, lambda _: [_account(frame, width, look)]),
-        Block(3, lambda _: [_pool(frame, width, look)]),
-    ]
+    def over_time(rows: int) -> list[Line]:
+        drawn = sparked(look, width, rows, frame.charts.kv_used, (1.0, "kv"), floor=floor)
+        bottom = f"↓ {floor * 100:.0f} %" if floor else ""
+        ends = scale(width, rows, top("100 %", width), spread(cache.used, units.whole_percent), bottom)
+        head = _until_full(frame) if gauged else used
+        return chart_rows(look, width, head, drawn, ends)
+
+    blocks = [growing(0, over_time), Block(1, lambda _: [_tokens(frame, width, look, full_in=not gauged)])]
+    if gauged:
+        blocks.insert(0, Block(0, gauge))
+    blocks.append(Block(3, lambda _: [_pool(frame, width, look)]))
     if frame.account.effective is not None:
         blocks.append(Block(2, lambda _: [_expected(frame, width, look)]))
     return stacked(look, width, height, blocks)
 
 
-def _account(frame: Frame, width: int, look: Look) -> Line:
+def _until_full(frame: Frame) -> list[Piece]:
+    full_in_s = filling(frame)
+    return left("", "", "dim") if full_in_s is None else left("full in", f"≈ {units.seconds(full_in_s)}", "text")
+
+
+def _tokens(frame: Frame, width: int, look: Look, *, full_in: bool) -> Line:
+    """Tokens in use and free, and when none will be free."""
     cache = frame.kv
     at_most = "≤ " if cache.used_tokens is not None else ""
     at_least = "≥ " if cache.room_tokens is not None else ""
     used = (at_most + units.count(cache.used_tokens), "number")
+    free = (f"{at_least}{units.count(cache.room_tokens)} tok", "number")
     shown = [
         Phrase(0, (used, (f" of {units.count(cache.pool_tokens)} tok", "dim"))),
-        Phrase(1, (("free ", "dim"), (f"{at_least}{units.count(cache.room_tokens)} tok", "number"))),
+        Phrase(1, (("free ", "dim"), free)),
     ]
-    if (full_in_s := filling(frame)) is not None:
+    if full_in and (full_in_s := filling(frame)) is not None:
         shown.append(Phrase(2, (("full in ", "dim"), (f"≈ {units.seconds(full_in_s)}", "text"))))
     if len(frame.engines) > 1:
         shown.append(Phrase(3, (("mean of engines ", "dim"), (units.percent(cache.mean_used_ratio), "text"))))

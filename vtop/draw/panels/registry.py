@@ -18,7 +18,7 @@ from vtop.draw.panels.freshness import stands, window
 from vtop.draw.panels.gpus import gpus, watched
 from vtop.draw.panels.kv import kv
 from vtop.draw.panels.latencies import latencies
-from vtop.draw.panels.load import load, phase
+from vtop.draw.panels.load import load, load_lines, phase
 from vtop.draw.panels.requests import requests
 from vtop.draw.panels.servers import servers
 from vtop.draw.panels.sizes import Rows
@@ -53,23 +53,25 @@ class Panel:
     narrow: Callable[[Frame], Rows | None]  # rows on a screen of one column, where panels have no heading
     wide: Callable[[Frame], Rows | None]  # rows on a screen of two columns, with the heading
     charted: tuple[Screen, ...] = ()  # where it has charts over time, and stands above the time axis
+    role: str = "dim"  # the colour of its heading, one of theme.EDGES
+    limits: tuple[str, ...] = ()  # of the verdict, that show on it: when one binds it is marked and has most rows
     notes: Callable[[Frame], list[str]] = window  # at the right end of its heading, the most important first
     of_servers: bool = True  # False: it goes on when a server has fallen silent
-    from_rows: int = 0  # of a screen of two columns, which must have so many for it
+    from_rows: int = 0  # of a screen of two columns: on smaller ones it has what rows are over
     left_out: Callable[[Frame, int, int, Look], int] | None = None  # how many rows of it did not fit
 
 
 def _load_narrow(frame: Frame) -> Rows | None:
-    return Rows(6, 10) if frame.load is not None else None
+    return None if (lines := load_lines(frame)) is None else Rows(6, lines)
 
 
 def _load_wide(frame: Frame) -> Rows | None:
-    return Rows(11, 13) if frame.load is not None else None
+    return None if (lines := load_lines(frame)) is None else Rows(lines + 1, lines + 1)
 
 
 def _gpus_wide(frame: Frame) -> Rows:
-    devices = max(1, len(frame.gpus.devices))
-    return Rows(2 + min(devices, 8), 8 + devices, 2)
+    devices = len(frame.gpus.devices)
+    return Rows(2 + min(devices, 8), 8 + devices, 2) if devices else Rows(2, 2)  # why there are none
 
 
 def _engines_narrow(frame: Frame) -> Rows | None:
@@ -93,24 +95,27 @@ def _servers_wide(frame: Frame) -> Rows | None:
 
 # In the order in which they stand in a column.
 _ROWS: Final = (
-    Panel("requests", "requests", requests, "left", lambda _: Rows(3, 4), lambda _: Rows(6, 21, 4),
-          charted=("narrow", "wide", "alone")),
-    Panel("kv", "KV cache", kv, "left", lambda _: Rows(1, 2), lambda _: Rows(4, 9, 2),
-          charted=("narrow", "wide", "alone")),
+    Panel("requests", "requests", requests, "left", lambda _: Rows(3, 4), lambda _: Rows(6, 60, 4),
+          charted=("narrow", "wide", "alone"), role="running", limits=("max-num-seqs", "deferred", "stuck")),
+    Panel("kv", "KV cache", kv, "left", lambda _: Rows(1, 2), lambda _: Rows(5, 40, 2),
+          charted=("narrow", "wide", "alone"), role="kv", limits=("kv",)),
     Panel("gpus", "GPU", gpus, "left", lambda _: Rows(1, 2), _gpus_wide,
-          charted=("narrow", "wide", "alone"), notes=watched, of_servers=False),
-    Panel("ttft", "time to first token", ttft, "right", lambda _: Rows(2, 5), lambda _: Rows(6, 14, 2),
-          charted=("wide", "alone"), notes=whose),
-    Panel("tokens", "tokens", tokens, "right", lambda _: Rows(2, 3), lambda _: Rows(6, 21, 2),
-          charted=("narrow", "wide", "alone")),
-    Panel("load", "load", load, "right", _load_narrow, _load_wide, notes=phase, of_servers=False),
-    Panel("latencies", "latencies", latencies, "left", _latencies_narrow, lambda _: Rows(9, 9, 0)),
-    Panel("by_load", "TTFT by load", by_load.by_load, "right", nowhere, by_load.rows, notes=nothing),
-    Panel("servers", "servers", servers, "left", nowhere, _servers_wide, notes=nothing, of_servers=False),
-    Panel("engines", "engines", engines, "right", _engines_narrow, _engines_wide),
+          charted=("narrow", "wide", "alone"), role="power", limits=("power",), notes=watched, of_servers=False),
+    Panel("ttft", "time to first token", ttft, "right", lambda _: Rows(2, 5), lambda _: Rows(6, 40, 2),
+          charted=("wide", "alone"), role="queue", limits=("frontend",), notes=whose),
+    Panel("tokens", "tokens", tokens, "right", lambda _: Rows(2, 3), lambda _: Rows(6, 60, 2),
+          charted=("narrow", "wide", "alone"), role="generation", limits=("token-budget", "prefilling")),
+    Panel("load", "load", load, "right", _load_narrow, _load_wide,
+          role="mark", limits=("client",), notes=phase, of_servers=False),
+    Panel("latencies", "latencies", latencies, "left", _latencies_narrow, lambda _: Rows(9, 9, 0), role="queue"),
+    Panel("by_load", "TTFT by load", by_load.by_load, "right", nowhere, by_load.rows,
+          role="queue", notes=nothing, from_rows=TALL),
+    Panel("servers", "servers", servers, "left", nowhere, _servers_wide,
+          role="network", notes=nothing, of_servers=False),
+    Panel("engines", "engines", engines, "right", _engines_narrow, _engines_wide, role="network"),
     Panel("events", "events", events, "right", lambda _: Rows(1, 40), lambda _: Rows(3, 99),
           notes=nothing, of_servers=False),
-    Panel("why", "why", why, "left", nowhere, lambda _: Rows(6, 18), from_rows=TALL, left_out=left_out),
+    Panel("why", "why", why, "left", nowhere, lambda _: Rows(5, 18), role="mark", from_rows=TALL, left_out=left_out),
 )  # fmt: skip
 PANELS: Final[dict[str, Panel]] = {panel.name: panel for panel in _ROWS}
 

@@ -6,7 +6,21 @@ from typing import Final
 
 from vtop import units
 from vtop.draw import chart
-from vtop.draw.grid import LEFT, Block, chart_columns, chart_rows, growing, left, right, seen, sparked, stacked, top
+from vtop.draw.grid import (
+    LEFT,
+    Block,
+    chart_cells,
+    chart_rows,
+    growing,
+    left,
+    right,
+    scale,
+    seen,
+    sparked,
+    spread,
+    stacked,
+    top,
+)
 from vtop.draw.text import Line, Phrase, line, phrases
 from vtop.draw.theme import Look
 from vtop.session.frame.charts import Points
@@ -31,21 +45,18 @@ def requests(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
 
     def gauge(label: str, now: Gauge, points: Points, rows: int) -> list[Line]:
         maximum = chart.nice_maximum((*points, now.now), 10)  # a column is drawn once it is over
-        said = (("median", now.median), ("high", now.high), ("low", now.low))
-        beside = [(word, units.short_count(value)) for word, value in said]
         head, drawn = left(label, units.short_count(now.now)), sparked(look, width, rows, points, (maximum, label))
-        return chart_rows(look, width, head, drawn, top(units.short_count(maximum), width), beside=beside)
+        ends = scale(width, rows, top(units.short_count(maximum), width), spread(now, units.short_count))
+        return chart_rows(look, width, head, drawn, ends)
 
-    columns = chart_columns(width)
-    risen = chart.in_columns(charts.preempted, columns)
-    counted = chart.in_columns(charts.preemptions, columns)
+    cells = chart_cells(width)
+    risen = chart.in_cells(charts.preempted, cells)
+    counted = chart.in_cells(charts.preemptions, cells)
 
     def preemptions(rows: int) -> list[Line]:
         steps = chart.stairs(counted, risen, rows, look.glyphs, total)
-        shown = chart.shaded(steps.rows, "preemption")
-        beside = (("total", units.short_count(frame.preemption.count.in_window)),)
-        head = left("preempt", units.short_count(total))
-        return chart_rows(look, width, head, shown, steps.risen, beside=beside, bottom="")
+        shown = [[(row, "preemption")] for row in steps.rows]
+        return chart_rows(look, width, left("preempt", units.short_count(total)), shown, [steps.risen])
 
     def ticks(_: int) -> list[Line]:
         marks = chart.stairs(counted, risen, 1, look.glyphs).ticks

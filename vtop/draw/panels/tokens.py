@@ -6,7 +6,7 @@ from typing import Final
 
 from vtop import units
 from vtop.draw import chart
-from vtop.draw.grid import Block, chart_columns, chart_rows, growing, left, parted, seen, sparked, stacked, top
+from vtop.draw.grid import Block, chart_cells, chart_rows, growing, left, parted, seen, sparked, stacked, top
 from vtop.draw.text import Line, Phrase, line, phrases
 from vtop.draw.theme import Look
 from vtop.session.frame.charts import Points
@@ -25,18 +25,18 @@ def tokens(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
         head = left(label, units.short(tokens.per_s), unit="/s")
         drawn = sparked(look, width, rows, points, (maximum, role))
         beside = (("total", units.short_count(tokens.in_window)),)
-        return chart_rows(look, width, head, drawn, top(units.short_count(maximum), width), beside=beside)
+        return chart_rows(look, width, head, drawn, [top(units.short_count(maximum), width)], beside=beside)
 
     def make_up(rows: int) -> list[Line]:
-        columns, head = chart_columns(width), left("per step", units.short(step.tokens))
+        cells, head = chart_cells(width), left("per step", units.short(step.tokens))
         if rows == 1:
             parts = ((step.decode, "decode"), (step.prefill, "prefill"))
-            return chart_rows(look, width, head, [chart.bar(parts, columns, look.glyphs)], "")
-        decode = chart.in_columns(charts.decode_per_step, columns)
-        prefill = chart.in_columns(charts.prefill_per_step, columns)
+            return chart_rows(look, width, head, [chart.bar(parts, cells, look.glyphs)], [])
+        decode = chart.in_cells(charts.decode_per_step, cells)
+        prefill = chart.in_cells(charts.prefill_per_step, cells)
         maximum = chart.nice_maximum(chart.summed(decode, prefill), 10)
         grown = chart.stack(((decode, "decode"), (prefill, "prefill")), maximum, rows, look.glyphs, look.solid)
-        return chart_rows(look, width, head, grown, top(units.short_count(maximum), width))
+        return chart_rows(look, width, head, grown, [top(units.short_count(maximum), width)])
 
     out, asked = frame.generation_tokens, frame.prompt_tokens
     blocks = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vtop import units
 from vtop.draw import chart
-from vtop.draw.grid import LEFT, Block, chart_columns, chart_rows, flush, right, seen, stacked, top
+from vtop.draw.grid import LEFT, Block, chart_cells, chart_rows, flush, right, seen, stacked, top
 from vtop.draw.text import Line, Phrase, Piece, line, phrases
 from vtop.draw.theme import Look
 from vtop.session.frame.frame import Frame
@@ -24,7 +24,7 @@ def ttft(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
         blocks = [
             Block(0, lambda _: [_none(frame, width, look)]),
             Block(1, lambda _: [_first_tokens(frame, width, look)]),
-            Block(2, lambda rows: _over_time(frame, width, rows, look), 3, 8),
+            Block(2, lambda rows: _over_time(frame, width, rows, look), 2, 999),
         ]
     elif height <= len(parts):
         blocks = [
@@ -37,7 +37,7 @@ def ttft(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
             Block(0, lambda _: _unfolded(parts, width, look), len(parts), len(parts)),
             Block(1, lambda _: [_sum(frame, width, look)]),
             Block(2, lambda _: [_first_tokens(frame, width, look)]),
-            Block(3, lambda rows: _over_time(frame, width, rows, look), 3, 8),
+            Block(3, lambda rows: _over_time(frame, width, rows, look), 2, 999),
         ]
     return stacked(look, width, height, blocks)
 
@@ -60,7 +60,7 @@ def _bar(frame: Frame, parts: _Parts, total_s: float | None, width: int, look: L
     """All parts in one bar, and whose they are: those that finished, not those that got their first token."""
     n = f" n {units.short_count(frame.ttft.finished)}"
     whose = f"{n} finished" if width >= 60 else n
-    columns = width - LEFT - max(len(whose), width - LEFT - chart_columns(width))
+    columns = width - LEFT - max(len(whose), width - LEFT - chart_cells(width))
     bar = chart.bar(parts, columns, look.glyphs)
     return line(look, width, *flush("TTFT", units.seconds(total_s)), *bar, (whose, "dim"))
 
@@ -72,7 +72,7 @@ def _share(value: float | None, total: float) -> str:
 def _unfolded(parts: _Parts, width: int, look: Look) -> list[Line]:
     """A part a line, each beginning where the one above it ends, as they follow each other in a request."""
     total = sum(value for value, _ in parts if value is not None)
-    columns = chart_columns(width)
+    columns = chart_cells(width)
     cells = chart.shares([value or 0.0 for value, _ in parts], columns)
     lines, before = [], 0
     for (value, role), n in zip(parts, cells, strict=True):
@@ -92,7 +92,7 @@ def _sum(frame: Frame, width: int, look: Look) -> Line:
         (units.count(of.finished), "warn" if of.finished < _FEW else "text"),
         (f" {requests} finished", "dim"),
     ]
-    if chart_columns(width) < 24:
+    if chart_cells(width) < 24:
         said = said[:2]
     return line(look, width, *flush("= mean", units.seconds(_parts(frame)[1])), *said)
 
@@ -141,12 +141,12 @@ def _first_tokens(frame: Frame, width: int, look: Look) -> Line:
 
 
 def _over_time(frame: Frame, width: int, rows: int, look: Look) -> list[Line]:
-    charts, columns = frame.charts, chart_columns(width)
+    charts, cells = frame.charts, chart_cells(width)
     parts = [
-        (chart.in_columns(points, columns), role)
+        (chart.in_cells(points, cells), role)
         for points, role in ((charts.queue_s, "queue"), (charts.prefill_s, "prefill"), (charts.frontend_s, "frontend"))
     ]
     maximum = chart.nice_maximum(chart.summed(*(points for points, _ in parts)), 0.01)
     grown = chart.stack(parts, maximum, rows, look.glyphs, look.solid)
     head: list[Piece] = [("over time", "dim"), (" " * (LEFT - 9), "dim")]
-    return chart_rows(look, width, head, grown, top(units.seconds(maximum), width))
+    return chart_rows(look, width, head, grown, [top(units.seconds(maximum), width)])

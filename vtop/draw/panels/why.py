@@ -26,18 +26,20 @@ def why(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
 
 def left_out(frame: Frame, width: int, height: int, look: Look) -> int:
     """How many rows there are beyond those that so many lines show."""
-    return shared(height, _blocks(frame, width, height, look)).count(0)
+    left = 0 if height >= _ROOM else sum(make(frame) is not None for make in _ON_TOP)
+    return left + shared(height, _blocks(frame, width, height, look)).count(0)
 
 
 def _blocks(frame: Frame, width: int, height: int, look: Look) -> list[Block]:
-    rows = [phrased for make in _ROWS if (phrased := make(frame)) is not None]
-    blocks = [_row(look, width, height, label, items) for label, items in rows]
+    on_top = _ON_TOP if height >= _ROOM else ()
+    top, rest = ([row for make in of if (row := make(frame)) is not None] for of in (on_top, _ROWS))
+    blocks = [_row(look, width, label, items) for label, items in (*top, *rest)]
     if wall_clock.known(frame):
-        blocks.insert(min(2, len(blocks)), fixed(0, [wall_clock.bar(frame, width, look)]))
+        blocks.insert(len(top), fixed(0, [wall_clock.bar(frame, width, look)]))
     return blocks
 
 
-def _row(look: Look, width: int, height: int, label: str, items: list[Phrase]) -> Block:
+def _row(look: Look, width: int, label: str, items: list[Phrase]) -> Block:
     """A label and its phrases; on further lines what one has no room for, first of all the flag to try."""
     room = width - LEFT
     most = min(_LINES, len(wrapped(look, room, _LINES, items)))
@@ -49,13 +51,13 @@ def _row(look: Look, width: int, height: int, label: str, items: list[Phrase]) -
             line(look, width, (f"{head:<{LEFT}}", "dim"), *pieces) for head, pieces in zip(heads, laid, strict=False)
         ]
 
-    return Block(0, draw, most if label == _TRY and height >= _ROOM else 1, most)
+    return Block(0, draw, most if label == _TRY else 1, most)
 
 
 STEADY: Final = 0.25  # beyond this Little's law says that the window is no steady state
 _TRY: Final = "try"
 _LINES: Final = 3  # of one row, at most
-_ROOM: Final = 6  # lines from which the flag to try may take several
+_ROOM: Final = 6  # lines from which the verdict is repeated, and the flag to try may take several
 
 Row = tuple[str, list[Phrase]] | None
 
@@ -324,7 +326,8 @@ def _network(frame: Frame) -> Row:
     return "TTFT, own load", items
 
 
+_ON_TOP: Final[tuple[Callable[[Frame], Row], ...]] = (_verdict, _try)  # they stand above every screen, too
 _ROWS: Final[tuple[Callable[[Frame], Row], ...]] = (
-    _verdict, _try, _queue, _little, _growth, _network, _account, _expected, _stair, _recompute, _decode, _tail,
+    _queue, _little, _growth, _network, _account, _expected, _stair, _recompute, _decode, _tail,
     _energy, _roofline,
 )  # fmt: skip

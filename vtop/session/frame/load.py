@@ -22,6 +22,7 @@ class Quantiles:
     p99_s: float | None
     p999_s: float | None
     p9999_s: float | None
+    p95_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,6 +35,8 @@ class Slo:
     attainment_ratio: float | None
     good_per_s: float | None
     good_tokens_per_s: float | None
+    answered_per_s: float | None = None  # whether they kept the bounds or not
+    broken: tuple[tuple[str, int], ...] = ()  # bound, answered requests that broke it; most first
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,3 +87,4 @@ class LoadPart:
     lag_s: float | None  # of the load's event loop, at worst in the last second
     cpu_ratio: float | None  # of the load process
     limited: str | None  # why the client may be the bottleneck
+    total_per_s: float | None = None  # output_per_s + ended_per_s x the mean prompt of the answered

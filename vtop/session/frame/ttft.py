@@ -37,7 +37,6 @@ class PhaseParts:
     frontend_s: float | None
     network_s: float | None
     total_s: float | None
-    queue_of_prefill_ratio: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vtop.metrics.vllm import Quantity as Q
+from vtop.metrics.quantity import Quantity as Q
 from vtop.session.glossary.number import Number
 
 GPU = (
@@ -14,7 +14,7 @@ GPU = (
         (),
         "sum of the GPUs in use by a watched server where NVML tells, else of all GPUs of this host",
         "an average over 1 s on most GPUs (power_kind says which); not known when one GPU's is not known",
-        also=("gpus.power_limit_w", "gpus.power.mean", "gpus.power.high"),
+        also=("gpus.power_limit_w", "gpus.power.high", "gpus.power.median", "gpus.power.low"),
     ),
     Number(
         "gpus",

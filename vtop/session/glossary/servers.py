@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vtop.metrics.vllm import Quantity as Q
+from vtop.metrics.quantity import Quantity as Q
 from vtop.session.glossary.number import Number
 
 HEADER = (
@@ -68,6 +68,16 @@ HEADER = (
 )
 
 SERVERS = (
+    Number(
+        "servers",
+        "run wait KV tok/s TTFT",
+        "servers.load",
+        "requests, %, tokens/s, s",
+        (Q.RUNNING, Q.WAITING, Q.KV_USED, Q.GENERATION_TOKENS, Q.TTFT),
+        "of each server what the panels say of all: running and waiting now, KV use of its fullest engine, growth of "
+        "generated tokens ÷ time and mean time of the first tokens in the window",
+        "only where several servers are watched; those that do not answer stand on top, then those with most waiting",
+    ),
     Number(
         "servers",
         "outages",

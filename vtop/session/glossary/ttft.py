@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vtop.metrics.vllm import Quantity as Q
+from vtop.metrics.quantity import Quantity as Q
 from vtop.session.glossary.number import Number
 
 TTFT = (
@@ -93,7 +93,7 @@ TTFT = (
         "%",
         (Q.QUEUE, Q.PREFILL),
         "queue ÷ prefill, and queue ÷ total, of the requests that finished in the window; not known where the window "
-        "is of several of vtop's own loads: growth.phases has the ratio of each",
+        "is of several of vtop's own loads: a report has the ratio of each",
     ),
     Number(
         "by_load",

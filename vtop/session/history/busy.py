@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.frame.values import Throughput
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import ScrapeRange, Window

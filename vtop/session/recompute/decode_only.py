@@ -16,7 +16,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.history.server import ServerHistory
 
 

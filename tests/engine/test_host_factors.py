@@ -9,7 +9,7 @@ import pytest
 from vtop import shipped
 from vtop.engine.core.engine import Engine
 from vtop.engine.fit import profile
-from vtop.engine.fit.calibration import AS_FITTED, Pace, at_pace, pace_of
+from vtop.engine.fit.calibration import AS_FITTED, HostFactors, host_factors_of, with_host_factors
 from vtop.engine.runs.replay import measures, replay
 from vtop.engine.runs.runs import Run, runs
 from vtop.engine.whatif.whatif import what_if
@@ -24,9 +24,9 @@ def chunked() -> Run:
     return runs(RECORDINGS / "sweep_batch512.jsonl.gz", {"max_num_batched_tokens": 512})[2]
 
 
-def as_if(run: Run, pace: Pace) -> Run:
+def as_if(run: Run, factors: HostFactors) -> Run:
     """The run, its times those of such a host and GPU."""
-    here = at_pace(H200, pace)
+    here = with_host_factors(H200, factors)
     engine = Engine(run.flags, here.timing, here.frontend, run.shape or H200.shape)
     found = measures(replay(run.load, engine).requests)
     seen = replace(run.observed, queue_s=found["queue_s"], prefill_s=found["prefill_s"], decode_s=found["decode_s"])
@@ -34,23 +34,23 @@ def as_if(run: Run, pace: Pace) -> Run:
 
 
 @pytest.mark.parametrize("launch", [0.7, 1.0, 1.5])
-def test_the_pace_of_a_host_is_found(chunked: Run, launch: float) -> None:
-    found = pace_of(as_if(chunked, Pace(launch, 1.0)), H200)
+def test_the_launch_factor_of_a_host_is_found(chunked: Run, launch: float) -> None:
+    found = host_factors_of(as_if(chunked, HostFactors(launch, 1.0)), H200)
     assert found.launch == pytest.approx(launch, rel=0.05)
     assert found.gpu == pytest.approx(1.0, rel=0.01)
 
 
-def test_the_pace_of_a_gpu_is_found() -> None:
+def test_the_factor_of_a_gpu_is_found() -> None:
     alone = runs(RECORDINGS / "sweep.jsonl.gz")[0]  # hardly anything but decode steps
-    assert pace_of(as_if(alone, Pace(1.0, 1.02)), H200).gpu == pytest.approx(1.02, rel=0.002)
+    assert host_factors_of(as_if(alone, HostFactors(1.0, 1.02)), H200).gpu == pytest.approx(1.02, rel=0.002)
 
 
 def test_as_fitted_is_the_profile_itself() -> None:
-    assert at_pace(H200, AS_FITTED) == H200
+    assert with_host_factors(H200, AS_FITTED) == H200
 
 
 def test_a_slower_host_launches_longer_and_a_slower_gpu_reads_and_computes_longer() -> None:
-    slower = at_pace(H200, Pace(2.0, 1.1)).timing
+    slower = with_host_factors(H200, HostFactors(2.0, 1.1)).timing
     assert slower.launch_eager_s == 2.0 * H200.timing.launch_eager_s
     assert slower.launch_pieces_s == 2.0 * H200.timing.launch_pieces_s
     assert slower.bandwidth_bytes_s == pytest.approx(H200.timing.bandwidth_bytes_s / 1.1)
@@ -58,8 +58,8 @@ def test_a_slower_host_launches_longer_and_a_slower_gpu_reads_and_computes_longe
 
 
 def test_the_error_of_the_profile_alone_stays_in_the_answer(chunked: Run) -> None:
-    slow = as_if(chunked, Pace(1.5, 1.0))
-    answer = what_if(slow, H200, slow.flags, pace=pace_of(slow, H200))
+    slow = as_if(chunked, HostFactors(1.5, 1.0))
+    answer = what_if(slow, H200, slow.flags, factors=host_factors_of(slow, H200))
     row = next(row for row in answer.rows if row.number.name == "e2e_s")
     assert row.alone_ratio is not None
     assert row.error_ratio is not None
@@ -67,9 +67,10 @@ def test_the_error_of_the_profile_alone_stays_in_the_answer(chunked: Run) -> Non
     assert abs(row.error_ratio) < 0.01
 
 
-def test_new_flags_are_tried_at_the_same_pace(chunked: Run) -> None:
+def test_new_flags_are_tried_with_the_same_host_factors(chunked: Run) -> None:
     wider = replace(chunked.flags, max_num_batched_tokens=2048)
-    slow, quick = (what_if(chunked, H200, wider, pace=Pace(launch, 1.0)) for launch in (1.5, 0.7))
+    given = (HostFactors(launch, 1.0) for launch in (1.5, 0.7))
+    slow, quick = (what_if(as_if(chunked, factors), H200, wider, factors=factors) for factors in given)
     assert slow.alone == quick.alone
     assert slow.after.measured.output_per_s is not None
     assert quick.after.measured.output_per_s is not None
