@@ -218,13 +218,13 @@ def _output_from(load: LoadPart | None, server: float | None) -> str | None:
 def _total(frame: Frame, load: LoadPart | None) -> float | None:
     if load is not None and load.total_per_s is not None:
         return load.total_per_s
-    prompt, output = frame.prompt_tokens.per_s, frame.generation_tokens.per_s
+    prompt, output = frame.throughput.prompt_per_s, frame.throughput.output_per_s
     return prompt + output if prompt is not None and output is not None else None
 
 
 def _ended(frame: Frame, load: LoadPart | None) -> float | None:
     own = load.ended_per_s if load is not None else None
-    return own if own is not None else frame.requests.finished.per_s
+    return own if own is not None else frame.throughput.finished_per_s
 
 
 def _of_own(of: Quantiles) -> Times:

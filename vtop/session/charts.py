@@ -53,6 +53,20 @@ class Columns:
             points.append(track.high(min(first, last), last) if known_s > 0 and last >= 0 else None)
         return points
 
+    def fullest(self, running: Track | None, waiting: Track | None) -> list[tuple[float, float] | None]:
+        """(running, waiting) of one scrape in each column: the one with most of both together."""
+        found: list[tuple[float, float] | None] = []
+        for k, known_s in enumerate(self._known_s):
+            first, last = self.scrapes[k] + 1, self.scrapes[k + 1]
+            if running is None or waiting is None or not known_s > 0 or last < 0:
+                found.append(None)
+                continue
+            first = max(0, min(first, last))
+            pairs = zip(running.every(first, last), waiting.every(first, last), strict=True)
+            known = [(a, b) for a, b in pairs if a == a and b == b]
+            found.append(max(known, key=sum, default=None))
+        return found
+
     def rate(self, track: Track | None) -> list[float | None]:
         """Mean growth per second in each column."""
         if track is None:
@@ -166,6 +180,7 @@ def charts(
     def rate(quantity: Quantity) -> Points:
         return _together([one.rate(one.server.total(quantity)) for one in columns], sum)
 
+    then = [one.fullest(one.server.total(Quantity.RUNNING), one.server.total(Quantity.WAITING)) for one in columns]
     preemptions = [(one, one.server.total(Quantity.PREEMPTIONS)) for one in columns]
     queue_s, prefill_s, frontend_s = _breakdown(columns)
     decode, prefill = _make_up(columns)
@@ -187,6 +202,8 @@ def charts(
         power_w=_devices(devices, devices.power_w, now_s, edges),
         sm_mhz=_devices(devices, devices.sm_mhz, now_s, edges),
         temp_c=_devices(devices, devices.temp_c, now_s, edges),
+        running_then=_together([[pair and pair[0] for pair in row] for row in then], sum),
+        waiting_then=_together([[pair and pair[1] for pair in row] for row in then], sum),
         marks=_marks(marks, edges),
     )
 

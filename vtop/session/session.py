@@ -202,6 +202,8 @@ class Session:
 
     def frame(self, now_s: float, view: View = View()) -> Frame:  # noqa: B008 - frozen
         scrapes = window(self.servers, now_s, view.window_s)
+        # what requests took is that of others than the one vtop tried the server with
+        asked = scrapes if view.whole else scrapes.after(self.load.tried_s(now_s))
         event_log = self.event_log(now_s, EVENTS_SHOWN)
         gpus = self.gpus.part(now_s, view.window_s, local=any(target.local for target in self.start.servers))
         servers = tuple(self._server(index, now_s) for index in range(len(self.servers)))
@@ -234,8 +236,8 @@ class Session:
             generation_tokens=scrapes.count(Quantity.GENERATION_TOKENS),
             throughput=busy.throughput(scrapes),
             iteration=latencies.iteration(scrapes),
-            ttft=ttft.ttft(scrapes, waiting, present),
-            latencies=latencies.latencies(scrapes),
+            ttft=ttft.ttft(asked, waiting, present),
+            latencies=latencies.latencies(asked),
             prefix_cache=latencies.prefix_cache(scrapes, preempted.in_window),
             preemption=_preemption(scrapes, preempted),
             gpus=gpus,
@@ -243,7 +245,7 @@ class Session:
             charts=charts.charts(self.servers, self.gpus, self._log.marks(now_s), now_s, view),
             load=self._load(now_s),
         )
-        frame = self._analysed(frame, scrapes, present)
+        frame = self._analysed(frame, scrapes, asked, present)
         frame = replace(frame, pressure=self._pressure(scrapes, frame, view))
         return replace(frame, verdict=verdict(frame))
 
@@ -279,7 +281,8 @@ class Session:
         scrapes = Window(tuple(one for one in scrapes.ranges if one.server in fresh))
         return scrapes if scrapes.now(Quantity.RUNNING) or scrapes.now(Quantity.WAITING) else Window(())
 
-    def _analysed(self, frame: Frame, scrapes: Window, present: Window) -> Frame:
+    def _analysed(self, frame: Frame, scrapes: Window, asked: Window, present: Window) -> Frame:
+        one_load = self._one_load(scrapes, frame.now_s)
         again = recompute.recompute(scrapes, frame.now_s, self._detectors, self._fits)
         return replace(
             frame,
@@ -296,9 +299,9 @@ class Session:
             account=occupancy.account(scrapes, self.servers, self.load, frame.now_s, frame.kv.bytes_per_token),
             crowding=crowding.crowding(scrapes),
             token_flops=token_flops.token_flops(scrapes, frame.now_s, self._fits),
-            queueing=queueing.queueing(scrapes, present.since(self.load.settled_s(frame.now_s))),
+            queueing=queueing.queueing(asked, present.since(self.load.settled_s(frame.now_s))),
             energy=energy.energy(scrapes, self.gpus, self._idle_power, frame.now_s),
-            growth=load_scaling.growth(self._load_scaling, frame.ttft, frame.now_s),
+            growth=load_scaling.growth(self._load_scaling, frame.ttft, one_load, frame.now_s),
             own_ttft=client_ttft.own_ttft(scrapes, self.servers, self.load.answered, frame.now_s),
         )
 
@@ -321,10 +324,20 @@ class Session:
             return part
         server = self.servers[part.server]
         scrapes = server.visible(now_s)
-        hits = server.total(Quantity.PREFIX_HITS)
+        parts = [part for part in server.parts(Quantity.PROMPT_TOKENS_BY_SOURCE) if part != "local_compute"]
+        hits = [server.total(Quantity.PROMPT_TOKENS_BY_SOURCE, part) for part in parts]
+        hits = hits or [server.total(Quantity.PREFIX_HITS)]
         first = max(0, bisect_right(server.at_s, part.begin_s, 0, scrapes) - 1)
         last = min(scrapes, bisect_right(server.at_s, part.begin_s + part.elapsed_s, 0, scrapes) + 1) - 1
-        return replace(part, prefix_hit_tokens=hits.grown(first, last) if hits is not None and last >= first else None)
+        grown = [track.grown(first, last) for track in hits if track is not None] if last >= first else []
+        known = [tokens for tokens in grown if tokens is not None]
+        return replace(part, prefix_hit_tokens=sum(known) if known else None)
+
+    def _one_load(self, scrapes: Window, now_s: float) -> bool:
+        """Whether vtop's own load, where it runs, aimed at one thing all through a window."""
+        begins = [one.server.at_s[one.first] for one in scrapes.ranges]
+        ends = [one.server.at_s[one.last] for one in scrapes.ranges]
+        return not begins or self.load.steady_between(min(begins), max(ends), now_s)
 
     def _server(self, index: int, now_s: float) -> ServerPart:
         server = self.servers[index]
@@ -433,5 +446,4 @@ def _preemption(window: Window, count: Count) -> Preemption:
     return Preemption(
         count=count,
         latest_at_s=max(latest, default=None),
-        interval_s=window.counted_s / count.in_window if count.in_window else None,
     )

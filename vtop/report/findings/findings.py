@@ -147,9 +147,9 @@ def preempted(report: Report) -> Finding | None:
     if staircase.freed_mean_tokens is not None:
         said += f"; each freed {units.count(staircase.freed_mean_tokens)} tokens"
     said += ": a steady cycle." if staircase.steady else "."
-    evidence = [f"num_preemptions_total over {units.clock(run.seconds)}"]
+    evidence = [f"num_preemptions_total over {units.clock(run.seconds)}: {units.number(staircase.per_minute)} a minute"]
     if staircase.straightness is not None:
-        evidence.append(f"{units.number(staircase.per_minute)} a minute, R² {staircase.straightness:.3f}")
+        evidence.append(f"R² of the staircase {staircase.straightness:.3f}")
     if staircase.trigger_low_ratio is not None:
         evidence.append(f"lowest trigger {units.percent(staircase.trigger_low_ratio)}")
     return Finding("preempted", said, tuple(evidence))
@@ -162,8 +162,8 @@ def recomputed(report: Report) -> Finding | None:
         return None
     of = run.recompute
     about = "About " if of.estimate else ""
-    said = f"{about}{units.count(of.since_start)} tokens were run through the model again, "
-    said += f"{units.percent(of.since_start_ratio)} more than the answers needed"
+    said = f"{about}{units.count(of.tokens)} tokens were run through the model again, "
+    said += f"{units.percent(of.ratio)} more than the answers needed"
     if of.per_preemption is not None:
         said += f": {units.count(of.per_preemption)} a preemption"
     clock = run.wallclock
@@ -172,10 +172,10 @@ def recomputed(report: Report) -> Finding | None:
     evidence = [f"by {of.method}"]
     if of.executed_tokens is not None:
         there = f"{units.count(of.executed_tokens)} executed, {units.count(of.least_tokens)} needed"
-        evidence.append(f"since the recording began; {there} in {units.clock(run.seconds)} of requests")
+        evidence.append(f"{there} in {units.clock(run.seconds)} of requests")
     for name, other in (("FLOPs", of.by_flops_tokens), ("released KV", of.by_kv_tokens)):
         if other is not None and not of.estimate:
-            evidence.append(f"{units.count(other)} by {name}")
+            evidence.append(f"since the recording began {units.count(of.since_start)}, by {name} {units.count(other)}")
     return Finding("recomputed", said + ".", tuple(evidence))
 
 

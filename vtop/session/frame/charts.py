@@ -33,6 +33,8 @@ class Charts:
     sm_mhz: Points
     marks: tuple[tuple[int, str], ...]  # column, kind of logged event: restart, outage, mark
     temp_c: Points = ()  # of the hottest GPU
+    running_then: Points = ()  # on the scrape of the column with most running + waiting: what may be stacked
+    waiting_then: Points = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,7 +17,7 @@ class Latency:
     p90: Range | None
     p99: Range | None
     n: float
-    cohort: str  # whose: first token, every token, finished
+    cohort: str  # whose: first token, every token (every output, where some held several tokens), finished
     p999: Range | None = None
     p9999: Range | None = None  # None for too few: its bucket would be that of the longest
     p95: Range | None = None

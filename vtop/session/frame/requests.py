@@ -39,7 +39,6 @@ class PreemptionEvent:
 class Preemption:
     count: Count
     latest_at_s: float | None
-    interval_s: float | None  # mean time between them in the window
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,9 +50,11 @@ class Staircase:
     trigger_mean_ratio: float | None = None  # KV use on the scrape before
     trigger_low_ratio: float | None = None
     freed_mean_tokens: float | None = None  # a preemption
-    interval_mean_s: float | None = None
-    interval_spread_s: float | None = None  # standard deviation
-    per_minute: float | None = None  # slope of the straight line through the stair
+    interval_mean_s: float | None = None  # seconds of the window ÷ preemptions in it
+    per_minute: float | None = None  # preemptions in the window ÷ its minutes
+    cycle_s: float | None = None  # from event to event, mean; an event may be several preemptions
+    cycle_spread_s: float | None = None  # standard deviation
+    slope_per_s: float | None = None  # of the straight line through the stair, from its first event to its last
     straightness: float | None = None  # R² of that line
     steady: bool = False  # regular enough to be called a cycle
     cycle: str | None = None  # the phrase for it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -16,13 +17,19 @@ class Iteration:
     prefill: float | None
 
 
+# what hits are a share of: prompt tokens, each once; or tokens looked up, where a request that waits for KV may count
+# once a step
+CacheOf = Literal["prompt tokens", "looked up"]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PrefixCache:
-    hit_ratio: float | None  # in the window
+    hit_ratio: float | None  # hit_tokens / asked_tokens, in the window
     hit_tokens: float | None
     asked_tokens: float | None
     lifetime_ratio: float | None  # since the server started
     recompute: bool  # preemptions in the window: a request that meets its own blocks again counts as a hit
+    of: CacheOf = "looked up"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +44,7 @@ class Recompute:
     ratio: float | None = None  # of the least
     since_start: float | None = None
     since_start_ratio: float | None = None
-    per_preemption: float | None = None  # since vtop attached
+    per_preemption: float | None = None  # in the window
     unsettled_tokens: float = 0.0  # of prompts in mid-prefill: how far off it may be
     by_flops_tokens: float | None = None  # cross-checks of since_start
     by_kv_tokens: float | None = None

@@ -44,7 +44,7 @@ class Growth:
     """How the parts grow with load, against the lowest load seen (growth.py)."""
 
     phases: tuple[PhaseParts, ...] = ()  # by load, lowest first
-    queue_of_prefill_ratio: float | None = None  # in the window
+    queue_of_prefill_ratio: float | None = None  # in the window, where that is of one load
     queue_of_ttft_ratio: float | None = None
     prefill_factor: float | None = None  # now / at the lowest load
     frontend_factor: float | None = None

@@ -59,7 +59,6 @@ class _Server:
     ever: Sequence[_Part]
     kv_window: float
     kv_ever: float | None  # None: not known
-    preemptions: float
     flops: float | None
     unsettled: float
     flag: str | None  # that would make the server count its writes, where it does not
@@ -77,7 +76,7 @@ def recompute(
     least_ever = _sum(part.needed.least for part in parts)
     costs = {part.costs for part in parts if part.costs is not None}
     flag = next((f"--{one.flag}" for one in servers if one.flag), None)
-    preemptions = sum(one.preemptions for one in servers)
+    preemptions = sum(preempted(one.server, one.first, one.last) for one in window.ranges)
     by_kv = _all(one.kv_ever for one in servers)
     counted = bool(parts) and all(part.tokens is not None for part in parts)
     if counted:
@@ -97,7 +96,7 @@ def recompute(
         ratio=_ratio(tokens, least),
         since_start=ever,
         since_start_ratio=_ratio(ever, least_ever),
-        per_preemption=_ratio(ever, preemptions),
+        per_preemption=_ratio(tokens, preemptions),
         unsettled_tokens=sum(one.unsettled for one in servers) if method != BY_KV else 0.0,
         by_flops_tokens=_all(one.flops for one in servers),
         by_kv_tokens=by_kv,
@@ -124,7 +123,6 @@ def _server(one: ScrapeRange, now_s: float, detector: PreemptionDetector, fit: W
         ever=known,
         kv_window=_released(server, detector, one.first, last) or 0.0,
         kv_ever=_released(server, detector, 0, last),
-        preemptions=count,
         flops=_by_flops(server, runs(server, 0, last), known, count),
         unsettled=_unsettled(server, runs(server, 0, last), known, now_s) if any_so_far else 0.0,
         flag=server.kind_at(now_s).flag_names.count_work if _without_writes(server, last) else None,
