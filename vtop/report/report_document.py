@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vtop import units
+from vtop.report import prices as priced_limits
 from vtop.report import tables
 from vtop.report.expectations import Outcome
 from vtop.report.figures.figures import across, figures
@@ -14,13 +15,19 @@ from vtop.report.findings.findings import findings
 from vtop.report.findings.next_steps import steps
 from vtop.report.findings.validity import checks
 from vtop.report.model import Report
+from vtop.report.prices import Priced
 from vtop.report.render.document import Advice, Block, Document, Drawing, Facts, Finding, Findings, Section, Table, Text
 
 STATES = {"fine": "fine", "doubt": "doubt", "unknown": "not known"}
 
 
-def document(reports: Sequence[Report], outcomes: Sequence[Outcome] = ()) -> Document:
-    """One recording's report, or several with what sets them side by side."""
+def document(
+    reports: Sequence[Report],
+    outcomes: Sequence[Outcome] = (),
+    priced: Sequence[Priced] = (),
+) -> Document:
+    """One recording's report, or several with what sets them side by side. priced: of each recording, where it is asked
+    for."""
     many = len(reports) > 1
     sections: list[Section] = []
     if outcomes:
@@ -30,7 +37,7 @@ def document(reports: Sequence[Report], outcomes: Sequence[Outcome] = ()) -> Doc
         if drawn:
             sections.append(Section("across", "Across the recordings", 2, drawn))
     for number, report in enumerate(reports, start=1):
-        sections += _sections(report, number)
+        sections += _sections(report, number, priced[number - 1] if priced else Priced())
     title = reports[0].file if not many else f"{len(reports)} recordings"
     return Document(f"vtop report: {title}", tuple(sections))
 
@@ -56,7 +63,7 @@ def expectations(outcomes: Sequence[Outcome], *, many: bool) -> Table:
     )
 
 
-def _sections(report: Report, number: int) -> list[Section]:
+def _sections(report: Report, number: int, priced: Priced) -> list[Section]:
     found = findings(report)
     first: tuple[Block, ...]
     if found:
@@ -71,8 +78,9 @@ def _sections(report: Report, number: int) -> list[Section]:
         ("numbers", "The numbers", [tables.phases(report), tables.windows(report), tables.work(report)]),
         ("kv", "KV cache and preemptions", [tables.account(report), tables.preemptions(report)]),
         ("counters", "Counters against each other", [tables.counters(report)]),
+        ("prices", "The price of each limit", [*priced_limits.blocks(priced)]),
         ("figures", "Figures", _figures(report, number)),
-        ("next", "What to try next", _steps(report)),
+        ("next", "What to try next", _steps(report, priced)),
         ("events", "What happened", [_event_log(report)]),
     ]
     for key, title, blocks in made:
@@ -95,8 +103,8 @@ def _figures(report: Report, number: int) -> list[Block | None]:
     return blocks
 
 
-def _steps(report: Report) -> list[Block | None]:
-    found = steps(report)
+def _steps(report: Report, priced: Priced) -> list[Block | None]:
+    found = [*priced_limits.steps(priced, report.file), *steps(report)]
     if not found:
         return []
     said = "Hypotheses from the verdicts, none of them tried here. Each comes with the commands that would test it."
