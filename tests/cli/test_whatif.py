@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from tests.cli.test_show import strict
+from tests.cli.vtop import runner
 from tests.engine.test_runs import busy, loaded, started, written
 from tests.session.made import Log, Server
 from tests.ui.screens import OVERLOAD
@@ -22,7 +23,7 @@ PHASE = (*RUN, "--profile-alone")
 
 
 def asked(*words: str | Path) -> Result:
-    return CliRunner().invoke(main, ["whatif", *map(str, words)])
+    return runner().invoke(main, ["whatif", *map(str, words)])
 
 
 def answered(*words: str | Path) -> str:
@@ -221,7 +222,7 @@ def test_no_file_is_overwritten(tmp_path: Path) -> None:
     for name, verb in (("old.md", "whatif"), ("old.toml", "fit")):
         path = tmp_path / name
         path.write_text("mine")
-        result = CliRunner().invoke(main, [verb, "sweep_c64", "-o", str(path)])
+        result = runner().invoke(main, [verb, "sweep_c64", "-o", str(path)])
         assert "exists already" in refused(result)
         assert path.read_text() == "mine"
 
@@ -231,7 +232,7 @@ def test_no_file_is_overwritten(tmp_path: Path) -> None:
 
 def test_a_fit_is_a_profile_that_whatif_takes_on_another_recording(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    done = CliRunner().invoke(main, ["fit", "sweep_c64", "-o", str(path), "--was-max-num-seqs", "128"])
+    done = runner().invoke(main, ["fit", "sweep_c64", "-o", str(path), "--was-max-num-seqs", "128"])
     assert done.exit_code == 0, done.stderr
     assert "sweep_c64" in done.stdout
     assert "holds for prompt tokens 1,024" in done.stdout
@@ -255,12 +256,12 @@ def test_a_device_without_a_profile_is_fitted_on_the_recording_itself(at_limit: 
 
 
 def test_where_a_profile_is_to_lie_is_looked_at_before_it_is_made(tmp_path: Path) -> None:
-    result = CliRunner().invoke(main, ["fit", "sweep_c64", "-o", str(tmp_path / "none" / "mine.toml")])
+    result = runner().invoke(main, ["fit", "sweep_c64", "-o", str(tmp_path / "none" / "mine.toml")])
     assert "there is no folder" in refused(result)
 
 
 def test_a_profile_is_a_toml_file() -> None:
-    result = CliRunner().invoke(main, ["fit", "sweep_c64", "-o", "mine.json"])
+    result = runner().invoke(main, ["fit", "sweep_c64", "-o", "mine.json"])
     assert "a profile is a .toml file" in refused(result)
 
 

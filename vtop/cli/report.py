@@ -9,22 +9,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vtop.cli.common import form_of, open_recording, write
+from vtop.cli.common import form_of, open_recording, put
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
     from vtop.report.expectations import Outcome
     from vtop.report.model import Report
     from vtop.report.prices import Priced
+    from vtop.report.render.document import Document
 
-FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json", ".txt": "txt"}
+FORMS = ("html", "md", "json", "txt")
 PRICES_S = 20.0  # of simulation, roughly, that a report may take
 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE…")
 @click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), help="Where to. [report.html]")
-@click.option("--format", "form", type=click.Choice(["html", "md", "json", "txt"]), help="[by the ending of -o]")
+@click.option("--format", "form", type=click.Choice(FORMS), help="[by the ending of -o]")
 @click.option(
     "--phase", "phases", multiple=True, metavar="FROM-TO,…", help="Phases to report: 0:30-2:10,warm=2:10-3:00."
 )
@@ -51,7 +52,7 @@ def report(
 
     HTML (one file, report.html unless -o names another), or with --format: md, json and txt, on stdout without -o.
     """
-    written = form_of(output, form, FORMATS, ".html, .md, .json or .txt", without="html")
+    written = form_of(output, form, FORMS, without="html")
     if written == "html" and output is None:
         output = Path("report.html")
     if output is not None and output.exists():
@@ -67,15 +68,7 @@ def report(
     made = [build(recording, recording.path.name, asked) for recording in recordings]
     outcomes = [outcome for one in made for outcome in expectations.judge(one, conditions)]
     prices = [] if unpriced else _prices(made, [recording.path for recording in recordings])
-    try:
-        if output is None:
-            _print(written, made, outcomes, prices)
-        else:
-            write(output, _bytes(written, made, outcomes, prices))
-            click.echo(str(output), err=True)
-    except ModuleNotFoundError as error:
-        needed = f"{written} needs the package {error.name}, which vtop installs with itself; md and json need none"
-        raise VtopError(needed) from error
+    put(output, _content(written, made, outcomes, prices), written)
     for outcome in outcomes:
         if expectations.CODES[outcome.result]:
             click.echo(
@@ -100,35 +93,13 @@ def _prices(reports: Sequence[Report], files: Sequence[Path]) -> list[Priced]:
     return made
 
 
-def _bytes(form: str, made: Sequence[Report], outcomes: Sequence[Outcome], prices: Sequence[Priced]) -> bytes:
+def _content(
+    form: str, made: Sequence[Report], outcomes: Sequence[Outcome], prices: Sequence[Priced]
+) -> Document | bytes:
     if form == "json":
         from vtop.report.render.json import json
 
         return json(made, outcomes, [one.prices for one in prices])
     from vtop.report.report_document import document
 
-    content = document(made, outcomes, prices)
-    if form == "md":
-        from vtop.report.render.markdown import markdown
-
-        return markdown(content).encode()
-    if form == "txt":
-        from vtop.report.render.terminal import text
-
-        return text(content).encode()
-    from vtop.report.render.html import html
-
-    return html(content).encode()
-
-
-def _print(form: str, made: Sequence[Report], outcomes: Sequence[Outcome], prices: Sequence[Priced]) -> None:
-    """On stdout; a terminal gets its width and its colours."""
-    if form == "txt" and sys.stdout.isatty():
-        from rich.console import Console
-
-        from vtop.report.render.terminal import show
-        from vtop.report.report_document import document
-
-        show(document(made, outcomes, prices), Console())
-        return
-    click.echo(_bytes(form, made, outcomes, prices).decode(), nl=False)
+    return document(made, outcomes, prices)

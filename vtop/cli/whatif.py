@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vtop.cli.common import form_of, given_shape, open_recording, write
+from vtop.cli.common import form_of, given_shape, open_recording, put, write
 from vtop.cli.options import shape_option, together
 from vtop.errors import VtopError
 
@@ -20,9 +19,8 @@ if TYPE_CHECKING:
     from vtop.engine.fit.profile import Profile
     from vtop.engine.runs.measured import Bounds
     from vtop.engine.runs.runs import Run
-    from vtop.report.render.document import Document
 
-FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json", ".txt": "txt"}
+FORMS = ("txt", "md", "json", "html")
 SEQS, BUDGET = 128, 8192  # what a recording is taken to have been made with, unless told
 QUICK = 4  # rounds of a fit that is made on the way
 
@@ -55,7 +53,7 @@ _was_options = together(
 @click.option("--profile", "profile_name", metavar="NAME|FILE", help="Timing. [the GPU's; else fitted on FILE]")
 @click.option("--profile-alone", is_flag=True, help="By the profile alone, without the factors of the recorded host.")
 @_was_options
-@click.option("--format", "form", type=click.Choice(["txt", "json", "md", "html"]), help="[by the ending of -o]")
+@click.option("--format", "form", type=click.Choice(FORMS), help="[by the ending of -o]")
 @click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), help="Where to. [stdout]")
 def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -> None:
     """What would other flags have done to this recording's load?
@@ -63,7 +61,7 @@ def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -
     Replays the recorded requests on a simulated engine: with the recorded flags, which shows how far off it is, then
     with yours, with the factors of the recorded host and GPU. Without a flag it only shows the first.
     """
-    written = form_of(output, form, FORMATS, ".txt, .md, .json or .html")
+    written = form_of(output, form, FORMS)
     if output is not None and output.exists():
         raise VtopError(f"{output}: exists already; name a new file, or remove it first")
     from vtop.engine.fit.calibration import AS_FITTED, host_factors_of
@@ -92,9 +90,9 @@ def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -
         if written == "json":
             from vtop.report.whatif.answer_json import prices_json
 
-            _put(prices_json(file.name, profile, made, taken), output)
+            put(output, prices_json(file.name, profile, made, taken), written)
         else:
-            _show(words.prices_document(file.name, profile, made, taken), written, output)
+            put(output, words.prices_document(file.name, profile, made, taken), written)
         return
     answers: list[words.Answer] = []
     refused: list[TooFarOff] = []
@@ -115,9 +113,9 @@ def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -
     if written == "json":
         from vtop.report.whatif.answer_json import json
 
-        _put(json(file.name, profile, answers, taken), output)
+        put(output, json(file.name, profile, answers, taken), written)
     else:
-        _show(words.document(file.name, profile, answers, taken), written, output)
+        put(output, words.document(file.name, profile, answers, taken), written)
 
 
 def _said(simulated_s: float, took_s: float) -> None:
@@ -225,11 +223,9 @@ def _changed(flags: Flags, asked: dict[str, Any]) -> Flags:
 def _bounds(text: str | None) -> Bounds | None:
     if text is None:
         return None
-    from vtop.engine.runs.measured import Bounds
     from vtop.load.workload.spec import slo
 
-    asked = slo(text)
-    return Bounds(asked.ttft_s, asked.tpot_s, asked.e2e_s)
+    return slo(text).record()
 
 
 def _profile(name: str | None, runs: Sequence[Run], file: Path) -> Profile:
@@ -248,35 +244,3 @@ def _profile(name: str | None, runs: Sequence[Run], file: Path) -> Profile:
         err=True,
     )
     return profile.of_fit(fitted(runs, rounds=QUICK), f"fitted on {file.name}", f"fitted on {file.name} alone")
-
-
-# --- where to ---------------------------------------------------------------------------------------------------------
-
-
-def _put(content: bytes, output: Path | None) -> None:
-    if output is None:
-        click.echo(content.decode(), nl=False)
-    else:
-        write(output, content)
-        click.echo(str(output), err=True)
-
-
-def _show(content: Document, form: str, output: Path | None) -> None:
-    if form == "md":
-        from vtop.report.render.markdown import markdown
-
-        _put(markdown(content).encode(), output)
-    elif form == "html":
-        from vtop.report.render.html import html
-
-        _put(html(content).encode(), output)
-    elif output is None and sys.stdout.isatty():
-        from rich.console import Console
-
-        from vtop.report.render.terminal import show
-
-        show(content, Console())
-    else:
-        from vtop.report.render.terminal import text
-
-        _put(text(content).encode(), output)

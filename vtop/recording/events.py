@@ -11,7 +11,12 @@ from typing import Any, Final
 
 import msgspec
 
+# two scrapes (or readings) further apart than this many intervals have a gap between them
+GAP_INTERVALS: Final = 2.5
 FORMAT: Final = 1
+DEFAULT_KIND: Final = "vllm"  # of server, where a recording does not say
+
+FlagValue = int | float | bool | str  # of a flag of a server's command
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
@@ -40,16 +45,17 @@ class Start(Event, frozen=True, kw_only=True, tag="start"):
 
 
 class Identity(Event, frozen=True, kw_only=True, tag="identity"):
-    """Who answers at a server: asked once, and again after a reconnect."""
+    """Who answers at a server: asked once, and again after a reconnect. kind: a name of server_kinds/registry.py."""
 
     server: int
+    kind: str = DEFAULT_KIND  # how the scrapes after this line are read
     version: str | None = None
     models: tuple[str, ...] = ()
     max_model_len: int | None = None
     shape: dict[str, int | str] | None = None  # numbers of the model's config.json, where vtop could read it
     note: str | None = None  # why something above is not known, e.g. "/v1/models: 401"
     command: str | None = None  # what it was started by, where vtop could see that: "vllm serve"
-    flags: dict[str, int | float | bool | str] | None = None  # of that command, those about performance; no others
+    flags: dict[str, FlagValue] | None = None  # of that command, those about performance; no others
 
 
 class HistogramCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +88,8 @@ class Scrape(Event, frozen=True, kw_only=True, tag="scrape"):
 
 
 class Outage(Event, frozen=True, kw_only=True, tag="outage"):
-    """A scrape that could not be had. reason: refused, timeout, status, parse, reset, tls, dns, size."""
+    """A scrape that could not be had. reason: refused, timeout, status, parse, reset, tls, dns, size;
+    fault: vtop itself failed at it."""
 
     server: int
     at_s: float
@@ -267,10 +274,21 @@ def decode(line: bytes) -> AnyEvent:
     try:
         return _decoder.decode(line)
     except msgspec.ValidationError:
-        envelope = _envelope.decode(line)
+        try:
+            envelope = _envelope.decode(line)
+        except RecursionError as error:
+            raise ValueError("nested too deeply") from error
         if envelope.type in _tags:
             raise
         return Unknown(line, envelope.t)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def instant_of(line: bytes) -> float:
+    """The t of a line. Raises ValueError for a line that is no event at all."""
+    try:
+        return _envelope.decode(line).t
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 

@@ -19,14 +19,17 @@ from vtop.engine.core.model_shape import ModelShape, shape_of
 from vtop.engine.runs.observed import Observed, answers_of, observed
 from vtop.engine.runs.replay import Ask, Load
 from vtop.engine.runs.watched import watched
-from vtop.metrics.vllm import Quantity
-from vtop.recording import FileRecording, Request
+from vtop.metrics.quantity import Quantity
+from vtop.recording import AnyEvent, FileRecording, Request
 from vtop.recording import Load as Phase
+from vtop.server_kinds.vllm.flags import NAMES
+from vtop.session.frame.gpus import counted_of
 from vtop.session.frame.servers import StartedWith
-from vtop.session.history.server_config import BUDGET, SEQS
 from vtop.session.history.window import Window, between
 from vtop.session.kv.pool import pool_at
+from vtop.session.load.throughput import whole_span
 from vtop.session.session import Session
+from vtop.session.session import read as read_session
 
 THINK_AT_MOST_S = 0.1  # more is a change of the load, not its client
 ENOUGH = 0.8  # of a phase's requests that the scrapes must have counted
@@ -74,15 +77,17 @@ def runs(path: Path, flags: Mapping[str, Any] | None = None) -> list[Run]:
 
 def read(path: Path, flags: Mapping[str, Any] | None = None) -> list[Run | str]:
     """The runs, and in the place of what is none why it is none."""
+    requests: list[Request] = []
+    phases: list[Phase] = []
+
+    def see(event: AnyEvent) -> None:
+        if isinstance(event, Request):
+            requests.append(event)
+        elif isinstance(event, Phase):
+            phases.append(event)
+
     recording = FileRecording(path)
-    session, requests, phases = Session(recording.start), [], []
-    while events := recording.take():
-        for event in events:
-            session.apply(event)
-            if isinstance(event, Request):
-                requests.append(event)
-            elif isinstance(event, Phase):
-                phases.append(event)
+    session = read_session(recording, see)
     recording.close()
     name = path.name.partition(".")[0]
     if (many := _several(session)) is not None:
@@ -142,7 +147,7 @@ def _of_phase(
         return f"{len(mine) - len(done)} of its {len(mine)} requests failed, and what they cost is not known"
     done.sort(key=lambda request: request.sent_s or 0.0)
     window = between(session.servers, _scrape_s(session, begin.t), end.t + SETTLE_S, session.end_s)
-    first_s, last_s = done[0].sent_s or 0.0, max(request.end_s or 0.0 for request in done)
+    first_s, last_s = whole_span(done) or (begin.t, end.t)
     counted = [other for other in others if _within(other, window)]
     seen = observed(session, window, (first_s, last_s), last_s - first_s, answers=answers_of(done), foreign=counted)
     if seen is None or seen.requests < ENOUGH * len(done):
@@ -280,7 +285,7 @@ def _limits(started: StartedWith | None, told: Mapping[str, Any]) -> tuple[dict[
             given = started.flags.get(flag)
             if type(given) is kind and (name != "policy" or given in POLICIES):
                 found[name], whence[name] = given, RECORDED
-        for flag in (SEQS, BUDGET):
+        for flag in (NAMES.max_num_seqs, NAMES.max_num_batched_tokens):
             name = flag.replace("-", "_")
             value: int | None = getattr(started, name)
             if value is not None:
@@ -296,8 +301,8 @@ def _shape(session: Session) -> ModelShape | None:
 
 
 def _gpu(session: Session) -> str | None:
-    """The GPU, where there is only one."""
-    gpus = session.gpus.part(session.end_s, session.end_s, local=True).devices
+    """The GPU that the server ran on, where it is only one."""
+    gpus = counted_of(session.gpus.part(session.end_s, session.end_s, local=True).devices)
     return gpus[0].name if len(gpus) == 1 else None
 
 

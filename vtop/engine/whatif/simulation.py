@@ -12,7 +12,7 @@ from vtop.engine.core.flags import Flags, option
 from vtop.engine.core.host_drift import HostDrift
 from vtop.engine.fit.calibration import AS_FITTED, HostFactors, with_host_factors
 from vtop.engine.fit.profile import Profile
-from vtop.engine.runs.measured import Bounds, Levels, Measured, Number, mean_of, of_answers, simulated
+from vtop.engine.runs.measured import Bounds, Levels, Measured, Number, mean_of, of_requests, simulated
 from vtop.engine.runs.replay import Load, replay
 from vtop.engine.runs.runs import Run
 from vtop.engine.whatif.unknowns import AGAIN, DRAWS, ELSEWHERE, Draw, by_chance_alone, draws
@@ -81,7 +81,7 @@ def recorded_of(run: Run, bounds: Bounds | None) -> Measured:
         kv_ratio=seen.kv_ratio,
         preemptions=None if seen.preemptions is None else float(seen.preemptions),
         recomputed_ratio=seen.recomputed_ratio,
-        **of_answers(seen.answers, seen.span_s, bounds),
+        **of_requests(seen.answers, seen.span_s, bounds),
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from vtop.difference import judged
 from vtop.engine.core.flags import Flags
 from vtop.engine.fit.calibration import AS_FITTED, HostFactors
 from vtop.engine.fit.profile import Profile
@@ -22,12 +23,11 @@ from vtop.engine.whatif.simulation import Simulated, plausible, recorded_of, sim
 from vtop.engine.whatif.unknowns import Interval, by_chance_alone, interval, paired_doubt
 from vtop.errors import VtopError
 
-SAME, WITHIN, BETTER, WORSE, HIGHER, LOWER = "same", "within ±", "better", "worse", "higher", "lower"
 # an error on the recording itself, as a share of what was recorded, beyond which nothing is said; and of times so much
 ABSURD: Final = {"output_per_s": 0.2, "ttft_s": 0.5, "e2e_s": 0.2}
 ABSURD_S: Final = 0.02
 
-NO_ERROR, UNKNOWN = "± not known", "not known"
+WITHIN, NO_ERROR, UNKNOWN = "within ±", "± not known", "not known"  # else as vtop.difference says
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +129,9 @@ def verdict_of(number: Number, difference: float | None, doubt: float | None) ->
     """What may be said of a difference."""
     if difference is None:
         return UNKNOWN
-    if difference == 0:
-        return SAME
-    if doubt is None:
-        return NO_ERROR
-    if abs(difference) <= doubt:
-        return WITHIN
-    way = HIGHER if difference > 0 else LOWER
-    if number.better is None:
-        return way
-    return BETTER if way == number.better else WORSE
+    interval = (difference - doubt, difference + doubt) if doubt is not None else None
+    found = judged(difference, interval, number.better)
+    return {"within": WITHIN, "no interval": NO_ERROR}.get(found, found)
 
 
 def remarks(

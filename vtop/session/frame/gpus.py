@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from vtop.session.frame.values import Gauge
 
@@ -42,6 +44,20 @@ class Gpus:
     power_limit_w: float | None
     counted: int  # how many GPUs power_w is about
     age_s: float | None
+
+
+class _Gpu(Protocol):
+    @property
+    def serving(self) -> bool | None: ...
+
+
+_AnyGpu = TypeVar("_AnyGpu", bound=_Gpu)
+
+
+def counted_of(gpus: Sequence[_AnyGpu]) -> Sequence[_AnyGpu]:
+    """Those that power, energy, clocks and names are about: the GPUs in use by a watched server where NVML tells of
+    any, else all of the host. One whose processes cannot be listed (serving: None) counts only in the second case."""
+    return [gpu for gpu in gpus if gpu.serving] or gpus
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,6 +20,7 @@ class Latency:
     cohort: str  # whose: first token, every token, finished
     p999: Range | None = None
     p9999: Range | None = None  # None for too few: its bucket would be that of the longest
+    p95: Range | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from itertools import compress
 from operator import attrgetter, ne
 
-from vtop.recording import Gpu, GpuReading, Note
-from vtop.session.frame.gpus import GpuPart, Gpus
-from vtop.session.history.server import GAP_INTERVALS
+from vtop.recording import GAP_INTERVALS, Gpu, GpuReading, Note
+from vtop.session.frame.gpus import GpuPart, Gpus, counted_of
 from vtop.session.history.tracks import FactTrack, Track
 from vtop.session.history.window import gauge
 
@@ -158,11 +157,6 @@ class GpuHistory:
             counted=len(counted_of([fact for device in present if (fact := device.facts.at(last)) is not None])),
             age_s=age_s,
         )
-
-
-def counted_of(readings: Sequence[GpuReading]) -> Sequence[GpuReading]:
-    """The GPUs in use by a watched server where NVML tells, else all of the host."""
-    return [reading for reading in readings if reading.serving] or readings
 
 
 def _device(device: DeviceHistory, first: int, last: int, age_s: float) -> GpuPart:
