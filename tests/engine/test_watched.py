@@ -16,7 +16,8 @@ from vtop.engine.fit import profile
 from vtop.engine.runs.replay import Ask, Load, replay
 from vtop.engine.runs.runs import Run, read, runs
 from vtop.engine.runs.watched import Watched, watched
-from vtop.engine.whatif.whatif import TooFarOff, simulate, too_far_off, what_if
+from vtop.engine.whatif.simulation import simulate
+from vtop.engine.whatif.whatif import TooFarOff, too_far_off, what_if
 from vtop.recording import FileRecording, Request, encode
 from vtop.recording import Load as Phase
 from vtop.session.session import Session

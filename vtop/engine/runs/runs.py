@@ -62,6 +62,7 @@ class Run:
     phase: int | None = None  # of vtop's own load, from 0
     remarks: tuple[str, ...] = ()  # what the engine does not know of this load
     whence: Mapping[str, str] = field(default_factory=dict)  # of the flags that no scrape tells: TOLD, RECORDED, USUAL
+    scrapes_apart_s: float = 1.0
     recording: str | None = None  # which recording it is of, whatever its file is called (fingerprint)
 
 
@@ -95,8 +96,8 @@ def read(path: Path, flags: Mapping[str, Any] | None = None) -> list[Run | str]:
         found = list(_of_phases(name, session, phases, requests, flags or {}))
     else:
         found = list(_of_scrapes(name, session, flags or {}))
-    which = fingerprint(session)
-    return [replace(one, recording=which) if isinstance(one, Run) else one for one in found]
+    which, apart_s = fingerprint(session), session.start.interval_s
+    return [replace(one, recording=which, scrapes_apart_s=apart_s) if isinstance(one, Run) else one for one in found]
 
 
 def fingerprint(session: Session) -> str:
