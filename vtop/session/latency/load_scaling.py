@@ -92,6 +92,8 @@ def growth(scaling: LoadScaling, ttft: Ttft, now_s: float) -> Growth:
         phases=tuple(sorted((part for _, part in rows), key=_order)),
         queue_of_prefill_ratio=_ratio(ttft.queue_s, ttft.prefill_s),
         queue_of_ttft_ratio=_ratio(ttft.queue_s, ttft.total_s),
+        prefill_of_ttft_ratio=_ratio(ttft.prefill_s, ttft.total_s),
+        frontend_of_ttft_ratio=_ratio(ttft.frontend_s, ttft.total_s),
         prefill_factor=_ratio(now.prefill_s, lowest.prefill_s) if now is not None and lowest is not None else None,
         frontend_factor=_ratio(now.frontend_s, lowest.frontend_s) if now is not None and lowest is not None else None,
         queue_added_s=_added(now, lowest),
