@@ -284,7 +284,7 @@ class Session:
     def _analysed(self, frame: Frame, scrapes: Window, asked: Window, present: Window) -> Frame:
         one_load = self._one_load(scrapes, frame.now_s)
         again = recompute.recompute(scrapes, frame.now_s, self._detectors, self._fits)
-        return replace(
+        frame = replace(
             frame,
             staircase=preemptions.staircase(scrapes, self._detectors),
             recompute=again,
@@ -304,6 +304,8 @@ class Session:
             growth=load_scaling.growth(self._load_scaling, frame.ttft, one_load, frame.now_s),
             own_ttft=client_ttft.own_ttft(scrapes, self.servers, self.load.answered, frame.now_s),
         )
+        share = recompute.time_ratio(frame.wallclock)
+        return replace(frame, recompute=replace(again, time_ratio=share))
 
     def _pressure(self, scrapes: Window, frame: Frame, view: View) -> Pressure | None:
         def max_num_seqs(one: ScrapeRange) -> int | None:

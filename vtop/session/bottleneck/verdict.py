@@ -172,7 +172,7 @@ def kv(frame: Frame) -> Verdict | None:
         said.append(f"{_many(at.preemptions, 'preemption')} in {units.seconds(at.seconds)}")
     if account.oversubscription is not None and account.oversubscription > 1:
         said.append(f"demand {account.oversubscription:.1f} × the pool")
-    fits, wasted = account.predicted_residents, _recompute_share(frame)
+    fits, wasted = account.predicted_residents, frame.recompute.time_ratio
     fewer = at.max_num_seqs is None or (fits is not None and at.max_num_seqs > fits)
     if at.preemptions and fits is not None and fits >= 1 and fewer and wasted is not None and wasted >= WASTED:
         why = f"recomputing takes {units.percent(wasted)} of the time, and {fits:.1f} requests of this length fit"
@@ -182,15 +182,6 @@ def kv(frame: Frame) -> Verdict | None:
     )
     why = f"in a larger pool more requests would reside, and throughput goes with them{cost}"
     return _says("kv", said, _try(frame, at).larger_pool(_flags(frame, at)), why)
-
-
-def _recompute_share(frame: Frame) -> float | None:
-    """Of the window's time, idle time left out."""
-    clock = frame.wallclock
-    if clock.recompute_s is None or clock.decode_s is None or clock.prefill_s is None:
-        return None
-    busy_s = clock.decode_s + clock.prefill_s + clock.recompute_s
-    return clock.recompute_s / busy_s if busy_s > 0 else None
 
 
 def max_num_seqs(frame: Frame) -> Verdict | None:

@@ -55,7 +55,8 @@ class KvAccount:
     effective: Expectation | None = None  # for what really runs
     asked_tokens: float | None = None  # nominal x (in + out)
     asked_bytes: float | None = None  # the same, where a token's bytes are known
-    request_bytes: float | None = None  # of one request at its end
+    request_tokens: float | None = None  # of one request at its end: in + out
+    request_bytes: float | None = None  # the same
     oversubscription: float | None = None  # asked_tokens / pool
     predicted_residents: float | None = None  # pool / (in + out)
     measured_residents: float | None = None  # median running

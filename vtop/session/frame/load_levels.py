@@ -15,6 +15,7 @@ class LoadLevel:
     queue_of_prefill_ratio: float | None
     queue_slope: float | None
     prefill_slope: float | None
+    prefill_factor: float | None  # against the lowest load
     output_per_s: float | None
     output_factor: float | None  # against the lowest load
     load_factor: float

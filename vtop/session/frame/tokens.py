@@ -51,6 +51,7 @@ class Recompute:
     token_bytes: float | None = None  # coefficient: bytes written per executed token
     row_bytes: float | None = None  # per row of logits
     missing_flag: str | None = None  # --enable-mfu-metrics, where the server runs without
+    time_ratio: float | None = None  # of the window's time in which the engine worked
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -46,6 +46,8 @@ class Growth:
     phases: tuple[PhaseParts, ...] = ()  # by load, lowest first
     queue_of_prefill_ratio: float | None = None  # in the window, where that is of one load
     queue_of_ttft_ratio: float | None = None
+    prefill_of_ttft_ratio: float | None = None
+    frontend_of_ttft_ratio: float | None = None
     prefill_factor: float | None = None  # now / at the lowest load
     frontend_factor: float | None = None
     queue_added_s: float | None = None

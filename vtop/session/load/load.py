@@ -283,7 +283,7 @@ def _limited(target: Load, seen: Seen, late_p99_s: float | None, host: Host | No
         return f"{seen.limits} failed here: {seen.limit or 'a limit of this machine'}"
     gap_s = 1.0 / target.rate_per_s if target.rate_per_s else 0.0
     if late_p99_s is not None and late_p99_s > max(LATE_S, LATE_SHARE * gap_s) and target.shape == "open":
-        return f"requests left {late_p99_s * 1000:.1f} ms late (p99)"
+        return f"requests left {units.seconds(late_p99_s)} late (p99)"
     if host is not None and host.load_cpu_ratio is not None and host.load_cpu_ratio > BUSY_RATIO:
         return f"the load process takes {host.load_cpu_ratio:.0%} of a core"
     if host is not None and host.load_lag_max_s is not None and host.load_lag_max_s > LAG_S:

@@ -29,7 +29,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vtop.metrics.quantity import Quantity
-from vtop.session.frame.tokens import Recompute
+from vtop.session.frame.tokens import Recompute, WallClock
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import ScrapeRange, Window
 from vtop.session.kv.preemption_detector import PreemptionDetector
@@ -104,6 +104,14 @@ def recompute(
         row_bytes=alone.row_bytes if alone is not None else None,
         missing_flag=flag,
     )
+
+
+def time_ratio(clock: WallClock) -> float | None:
+    """What recomputing took of the window's time, idle time left out."""
+    if clock.recompute_s is None or clock.decode_s is None or clock.prefill_s is None:
+        return None
+    busy_s = clock.decode_s + clock.prefill_s + clock.recompute_s
+    return clock.recompute_s / busy_s if busy_s > 0 else None
 
 
 def _server(one: ScrapeRange, now_s: float, detector: PreemptionDetector, fit: WriteFit) -> _Server:
