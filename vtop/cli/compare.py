@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vtop.cli.common import form_of, open_recording, session_of, write
+from vtop.cli.common import echo, echo_document, form_of, open_recording, session_of, write
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
@@ -86,11 +86,11 @@ def compare(
         return 0
     judged = gate.judge(found, over, names)
     for line in torn:
-        click.echo(f"vtop: not judged: {line}", err=True)
+        echo(f"vtop: not judged: {line}", err=True)
     for line in judged.open:
-        click.echo(f"vtop: not judged: {line}", err=True)
+        echo(f"vtop: not judged: {line}", err=True)
     for line in judged.failed:
-        click.echo(f"vtop: {line}", err=True)
+        echo(f"vtop: {line}", err=True)
     return 1 if judged.failed else 3 if judged.open or torn else 0
 
 
@@ -120,7 +120,7 @@ def _recorded(file: Path, asked: list[TimeRange], torn: list[str]) -> Recorded:
 def _put(form: str, found: Comparison, output: Path | None) -> None:
     if output is not None:
         write(output, _bytes(form, found))
-        click.echo(str(output), err=True)
+        echo(str(output), err=True)
     elif form == "txt" and sys.stdout.isatty():
         from rich.console import Console
 
@@ -129,7 +129,7 @@ def _put(form: str, found: Comparison, output: Path | None) -> None:
 
         show(document(found, drawn=False), Console())
     else:
-        click.echo(_bytes(form, found).decode(), nl=False)
+        echo_document(_bytes(form, found), form)
 
 
 def _bytes(form: str, found: Comparison) -> bytes:

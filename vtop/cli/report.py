@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vtop.cli.common import form_of, open_recording, write
+from vtop.cli.common import echo, echo_document, form_of, open_recording, write
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
@@ -59,13 +59,13 @@ def report(
             _print(written, made, outcomes)
         else:
             write(output, _bytes(written, made, outcomes))
-            click.echo(str(output), err=True)
+            echo(str(output), err=True)
     except ModuleNotFoundError as error:
         needed = f"{written} needs the package {error.name}, which vtop installs with itself; md and json need none"
         raise VtopError(needed) from error
     for outcome in outcomes:
         if expectations.CODES[outcome.result]:
-            click.echo(
+            echo(
                 f"vtop: {outcome.file}, {outcome.name}: {outcome.result}, {outcome.condition}, "
                 f"{outcome.where}: {outcome.found}",
                 err=True,
@@ -104,4 +104,4 @@ def _print(form: str, made: Sequence[Report], outcomes: Sequence[Outcome]) -> No
 
         show(document(made, outcomes), Console())
         return
-    click.echo(_bytes(form, made, outcomes).decode(), nl=False)
+    echo_document(_bytes(form, made, outcomes), form)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vtop.cli.common import form_of, given_shape, open_recording, write
+from vtop.cli.common import echo, echo_document, form_of, given_shape, open_recording, write
 from vtop.cli.options import shape_option, together
 from vtop.errors import VtopError
 
@@ -89,11 +89,11 @@ def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -
             answers.append(search(run, profile, flags, what, bounds=bounds, number=number, pace=pace))
     took_s = time.perf_counter() - began_s
     simulated_s = sum(words.simulated_s(answer) for answer in answers)
-    click.echo(f"simulated {simulated_s:,.0f} s in {took_s:.1f} s: {simulated_s / took_s:,.0f} times as fast", err=True)
+    echo(f"simulated {simulated_s:,.0f} s in {took_s:.1f} s: {simulated_s / took_s:,.0f} times as fast", err=True)
     if written == "json":
         from vtop.report.whatif.answer_json import json
 
-        _put(json(file.name, profile, answers, taken), output)
+        _put(json(file.name, profile, answers, taken), output, "json")
     else:
         _show(words.document(file.name, profile, answers, taken), written, output)
 
@@ -118,15 +118,15 @@ def fit(files: tuple[Path, ...], output: Path, name: str | None, **asked: Any) -
     from vtop.engine.fit.fit import fit as fitted
 
     given = [run for file in files for run in _runs(file, asked)[0]]
-    click.echo(f"fitting {len(given)} {'run' if len(given) == 1 else 'runs'}; a minute or two …", err=True)
+    echo(f"fitting {len(given)} {'run' if len(given) == 1 else 'runs'}; a minute or two …", err=True)
     names = ", ".join(dict.fromkeys(file.name.partition(".jsonl")[0] for file in files))
     server = next((run.server for run in given if run.server is not None), None)
     origin = ", ".join(filter(None, (given[0].gpu, server))) or "a server"
     made = profile.of_fit(fitted(given), name or output.stem, f"{origin}; fitted on {names}")
     write(output, profile.dump(made).encode())
     for line in profile.report(made):
-        click.echo(line)
-    click.echo(str(output), err=True)
+        echo(line)
+    echo(str(output), err=True)
 
 
 def _runs(file: Path, asked: dict[str, Any]) -> tuple[list[Run], list[str]]:
@@ -151,7 +151,7 @@ def _runs(file: Path, asked: dict[str, Any]) -> tuple[list[Run], list[str]]:
             more = f", and {len(why) - 1} more" if len(why) > 1 else ""
             raise VtopError(f"{file}: no load in it that can be replayed: {why[0] if why else 'it is empty'}{more}")
         for one in why:
-            click.echo(f"vtop: {file}: left out: {one}", err=True)
+            echo(f"vtop: {file}: left out: {one}", err=True)
     at_limit = [_at_limit(run) for run in runs]
     taken = list(dict.fromkeys(words for _, words in at_limit if words))
     taken += dict.fromkeys(
@@ -162,7 +162,7 @@ def _runs(file: Path, asked: dict[str, Any]) -> tuple[list[Run], list[str]]:
     for line in taken:
         flag, value, *why = line.split(maxsplit=2)
         said = f", {why[0]}" if why else ""
-        click.echo(f"vtop: {flag} is not on record: {value} taken{said}; was it another? --was{flag[1:]} N", err=True)
+        echo(f"vtop: {flag} is not on record: {value} taken{said}; was it another? --was{flag[1:]} N", err=True)
     return [run for run, _ in at_limit], [" ".join(line.split()[:2]) for line in taken]
 
 
@@ -217,7 +217,7 @@ def _profile(name: str | None, runs: Sequence[Run], file: Path) -> Profile:
     if (known := profile.of_gpu(gpu)) is not None:
         return known
     whose = f"of {gpu}" if gpu is not None else "of its GPU, which is not on record"
-    click.echo(
+    echo(
         f"vtop: no profile {whose}: fitting one on {file}, a minute or so; keep it with vtop fit {file} -o mine.toml",
         err=True,
     )
@@ -227,12 +227,12 @@ def _profile(name: str | None, runs: Sequence[Run], file: Path) -> Profile:
 # --- where to ---------------------------------------------------------------------------------------------------------
 
 
-def _put(content: bytes, output: Path | None) -> None:
+def _put(content: bytes, output: Path | None, form: str = "txt") -> None:
     if output is None:
-        click.echo(content.decode(), nl=False)
+        echo_document(content, form)
     else:
         write(output, content)
-        click.echo(str(output), err=True)
+        echo(str(output), err=True)
 
 
 def _show(content: Document, form: str, output: Path | None) -> None:

@@ -12,6 +12,7 @@ from vtop import __version__
 from vtop.recording import Identity, LiveRecording, Note, Start, Target
 from vtop.recording.events import FORMAT, Event
 from vtop.sources import command
+from vtop.sources.connection import recognisable
 from vtop.sources.gpu import GpuSource
 from vtop.sources.host import HostSource
 from vtop.sources.processes import pids_listening
@@ -66,7 +67,8 @@ class Attachment:
             for index, (target, own) in enumerate(zip(targets, access, strict=True))
             if watch
         ]
-        self.recording = LiveRecording(start, self.clock, path)  # the last that may fail
+        secrets = sorted({word for one in access for word in recognisable(one)}, key=len, reverse=True)
+        self.recording = LiveRecording(start, self.clock, path, secrets)  # the last that may fail
         self.host = HostSource(self._append, self.clock)
         self.gpus: GpuSource | None = None
         local = [target for target in targets if target.local]
