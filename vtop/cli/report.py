@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vtop.cli.common import form_of, open_recording, put
+from vtop.cli.common import echo, form_of, open_recording, put
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def report(
     put(output, _content(written, made, outcomes, prices), written)
     for outcome in outcomes:
         if expectations.CODES[outcome.result]:
-            click.echo(
+            echo(
                 f"vtop: {outcome.file}, {outcome.name}: {outcome.result}, {outcome.condition}, "
                 f"{outcome.where}: {outcome.found}",
                 err=True,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vtop.cli.common import form_of, given_shape, open_recording, put, write
+from vtop.cli.common import echo, form_of, given_shape, open_recording, put, write
 from vtop.cli.options import shape_option, together
 from vtop.errors import VtopError
 
@@ -108,7 +108,7 @@ def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -
     if not answers:
         raise refused[0]
     for one in refused:
-        click.echo(f"vtop: {one}", err=True)
+        echo(f"vtop: {one}", err=True)
     _said(sum(words.simulated_s(answer) for answer in answers), time.perf_counter() - began_s)
     if written == "json":
         from vtop.report.whatif.answer_json import json
@@ -119,7 +119,7 @@ def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -
 
 
 def _said(simulated_s: float, took_s: float) -> None:
-    click.echo(f"simulated {simulated_s:,.0f} s in {took_s:.1f} s: {simulated_s / took_s:,.0f} times as fast", err=True)
+    echo(f"simulated {simulated_s:,.0f} s in {took_s:.1f} s: {simulated_s / took_s:,.0f} times as fast", err=True)
 
 
 @click.command()
@@ -142,15 +142,15 @@ def fit(files: tuple[Path, ...], output: Path, name: str | None, **asked: Any) -
     from vtop.engine.fit.fit import fit as fitted
 
     given = [run for file in files for run in _runs(file, asked)[0]]
-    click.echo(f"fitting {len(given)} {'run' if len(given) == 1 else 'runs'}; a minute or two …", err=True)
+    echo(f"fitting {len(given)} {'run' if len(given) == 1 else 'runs'}; a minute or two …", err=True)
     names = ", ".join(dict.fromkeys(file.name.partition(".jsonl")[0] for file in files))
     server = next((run.server for run in given if run.server is not None), None)
     origin = ", ".join(filter(None, (given[0].gpu, server))) or "a server"
     made = profile.of_fit(fitted(given), name or output.stem, f"{origin}; fitted on {names}")
     write(output, profile.dump(made).encode())
     for line in profile.report(made):
-        click.echo(line)
-    click.echo(str(output), err=True)
+        echo(line)
+    echo(str(output), err=True)
 
 
 def _runs(file: Path, asked: dict[str, Any]) -> tuple[list[Run], list[str]]:
@@ -175,7 +175,7 @@ def _runs(file: Path, asked: dict[str, Any]) -> tuple[list[Run], list[str]]:
             more = f", and {len(why) - 1} more" if len(why) > 1 else ""
             raise VtopError(f"{file}: no load in it that can be replayed: {why[0] if why else 'it is empty'}{more}")
         for one in why:
-            click.echo(f"vtop: {file}: left out: {one}", err=True)
+            echo(f"vtop: {file}: left out: {one}", err=True)
     settled = [at_limit(run) for run in runs]
     taken = list(dict.fromkeys(words for _, words in settled if words))
     taken += dict.fromkeys(
@@ -186,7 +186,7 @@ def _runs(file: Path, asked: dict[str, Any]) -> tuple[list[Run], list[str]]:
     for line in taken:
         flag, value, *why = line.split(maxsplit=2)
         said = f", {why[0]}" if why else ""
-        click.echo(f"vtop: {flag} is not on record: {value} taken{said}; was it another? --was{flag[1:]} N", err=True)
+        echo(f"vtop: {flag} is not on record: {value} taken{said}; was it another? --was{flag[1:]} N", err=True)
     return [run for run, _ in settled], [" ".join(line.split()[:2]) for line in taken]
 
 
@@ -239,7 +239,7 @@ def _profile(name: str | None, runs: Sequence[Run], file: Path) -> Profile:
     if (known := profile.of_gpu(gpu)) is not None:
         return known
     whose = f"of {gpu}" if gpu is not None else "of its GPU, which is not on record"
-    click.echo(
+    echo(
         f"vtop: no profile {whose}: fitting one on {file}, a minute or so; keep it with vtop fit {file} -o mine.toml",
         err=True,
     )

@@ -269,6 +269,11 @@ def encode(event: AnyEvent) -> bytes:
         return _encoder.encode(json.loads(text.encode("utf-8", "replace")))
 
 
+def encode_text(text: str) -> bytes:
+    """As it stands in a line, without the quotes."""
+    return _encoder.encode(text)[1:-1]
+
+
 def decode(line: bytes) -> AnyEvent:
     """The event of one line. Raises ValueError (msgspec's are) for a line that is no event at all."""
     try:
