@@ -19,6 +19,7 @@ from vtop import __version__
 from vtop.metrics.page import Folder
 from vtop.recording import Gpu, GpuReading, Identity, LiveRecording, Start, Target
 from vtop.recording.events import FORMAT
+from vtop.server_kinds.registry import series_names
 from vtop.sources.nvml import throttle_words
 from vtop.sources.shape import shape_of
 
@@ -45,7 +46,7 @@ def convert(
         origin=origin,
     )
     recording = LiveRecording(start, lambda: now, path)
-    folder = Folder()
+    folder = Folder(series_names)
     for number, page in enumerate(pages):
         at_s, now = round(page["t"] - began, 6), page["t2"] - began
         text = page["text"]

@@ -31,7 +31,7 @@ def numbers_page() -> str:
             page += f"\n**{number.name}** ({number.unit}, {fields}): {number.formula}.\n"
             if not number.on_screen:
                 page += "Not on the screen: in JSON and reports.\n"
-            page += f"From {', '.join(f'`{one}`' for one in number.source.split(', '))}.\n"
+            page += f"From {', '.join(f'`{one}`' for one in number.source().split(', '))}.\n"
             if number.caveat:
                 page += f"But: {number.caveat}.\n"
     return page

@@ -10,6 +10,7 @@ import msgspec
 from vtop.metrics.page import Folder
 from vtop.recording import AnyEvent, Event, FileRecording, Gpu, GpuReading, Outage, Start, Target, decode, encode
 from vtop.recording.events import FORMAT
+from vtop.server_kinds.registry import series_names
 from vtop.session.frame.frame import Frame, View
 from vtop.session.session import Session
 
@@ -170,7 +171,7 @@ class Log:
             interval_s=interval_s,
         )
         self.events: list[AnyEvent] = []
-        self.folders = [Folder() for _ in range(servers)]
+        self.folders = [Folder(series_names) for _ in range(servers)]
         self._t = 0.0
 
     def add(self, event: Event, t: float) -> None:

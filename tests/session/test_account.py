@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.session.made import RECORDINGS, Log, Server, fold, read, recorded
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.recording import Load, Request
 from vtop.session.frame.frame import View
 from vtop.session.frame.kv import KvAccount

@@ -10,6 +10,7 @@ import pytest
 from tests.session.made import Server, recorded
 from vtop.metrics.page import Folder
 from vtop.recording import Host, Load, Request, Start, Target, decode, encode
+from vtop.server_kinds.registry import series_names
 from vtop.session.frame.load import LoadPart, Quantiles
 from vtop.session.load.exact_histogram import Spread
 from vtop.session.session import Session
@@ -219,7 +220,7 @@ def test_a_change_of_target_is_seen_from_its_line_on() -> None:
 
 
 def test_hits_in_the_prefix_cache_during_the_phase_are_said() -> None:
-    server, folder = Server(), Folder()
+    server, folder = Server(), Folder(series_names)
     session = Session(START)
 
     def index(at_s: float) -> None:

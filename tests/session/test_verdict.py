@@ -9,10 +9,10 @@ import pytest
 
 from tests.session.made import RECORDINGS, SMALL, Log, Server, device, fold, read
 from vtop.recording import Host, Load, Request
-from vtop.session.bottleneck import suggestions
+from vtop.recording.events import FlagValue
+from vtop.server_kinds.vllm import suggestions
 from vtop.session.bottleneck.verdict import TITLES
 from vtop.session.frame.frame import View
-from vtop.session.frame.servers import FlagValue
 from vtop.session.frame.verdict import Verdict
 from vtop.session.session import Session
 

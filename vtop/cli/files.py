@@ -190,6 +190,7 @@ def _said(file: Path, size: int, lines: int, found: Contents) -> Iterator[str]:
     from datetime import UTC, datetime
 
     from vtop.draw.theme import clean
+    from vtop.server_kinds import registry
 
     began = datetime.fromtimestamp(found.unix_s, UTC)
     yield f"{file}: recorded by vtop {clean(found.vtop)} in format {found.format}"
@@ -199,7 +200,12 @@ def _said(file: Path, size: int, lines: int, found: Contents) -> Iterator[str]:
     if found.origin:
         yield f"  not recorded from a server: {clean(found.origin)}"
     for number, server in enumerate(found.servers):
-        who = [clean(server.url), f"vLLM {clean(server.version)}" if server.version else "", *map(clean, server.models)]
+        title = clean(registry.of(server.kind).title)
+        who = [
+            clean(server.url),
+            f"{title} {clean(server.version)}" if server.version else "",
+            *map(clean, server.models),
+        ]
         yield f"  server {number}  " + ", ".join(word for word in who if word)
         counted = [f"{server.scrapes:,} scrapes ({server.full_scrapes:,} full)", f"{server.series} series"]
         yield f"    {', '.join(counted)}, {server.outages} attempts without a scrape"

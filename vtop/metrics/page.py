@@ -1,18 +1,19 @@
 """From a server's /metrics pages to the lines of a recording: what is kept, and what changed since the last page.
 
-Kept are vLLM's own families and a few beside them, under their own names, with the labels that vtop knows; a label
-it does not know is dropped unread (it may hold a key or a name), and series that then coincide are taken together.
+Kept are the server's own families and a few beside them, under their own names, with the labels that vtop knows; a
+label it does not know is dropped unread (it may hold a key or a name), and series that then coincide are taken
+together.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from vtop.metrics import vllm
 from vtop.metrics.exposition import MAX_EXCERPT_CHARS, Page, Parser, Series
+from vtop.metrics.series_names import SeriesNames
 from vtop.recording import HistogramCounts, Scrape
 
 FULL_EVERY_S = 60.0  # a line with every series, so that a reader can start there
@@ -55,9 +56,13 @@ class _Layout:
 
 
 class Folder:
-    """Turns the pages of one server into lines: full ones, and between them only what changed."""
+    """Turns the pages of one server into lines: full ones, and between them only what changed.
 
-    def __init__(self) -> None:
+    names_of: what a server calls its series, by the names on its page; asked when they change.
+    """
+
+    def __init__(self, names_of: Callable[[Iterable[str]], SeriesNames]) -> None:
+        self._names_of = names_of
         self._parser = Parser()
         self._layout: _Layout | None = None
         self._values: dict[str, float | None] = {}
@@ -78,7 +83,8 @@ class Folder:
         full = self._forgotten or at_s - self._full_at_s >= FULL_EVERY_S
         series = tuple(sample[0] for sample in page.samples)
         if self._layout is None or series != self._layout.series:
-            self._layout = _lay_out(series, page, self._layout.model if self._layout is not None else None)
+            names = self._names_of(dict.fromkeys(one.name for one in series))
+            self._layout = _lay_out(names, series, page, self._layout.model if self._layout is not None else None)
             full = True
         values, fell = self._changed_values(page, self._layout)
         hists, hists_fell = self._changed_histograms(page, self._layout)
@@ -175,9 +181,9 @@ def _harmless(bad_line: str) -> str:
     return bad_line if whole else ""
 
 
-def _lay_out(series: tuple[Series, ...], page: Page, model: str | None) -> _Layout:
+def _lay_out(names: SeriesNames, series: tuple[Series, ...], page: Page, model: str | None) -> _Layout:
     """`model`: the one left out so far; it stays left out when others come beside it, so that no series is renamed."""
-    kept = [(position, one) for position, one in enumerate(series) if vllm.recorded(one.name)]
+    kept = [(position, one) for position, one in enumerate(series) if names.recorded(one.name)]
     models = {value for _, one in kept for label, value in one.labels if label == "model_name"}
     if model not in models:
         model = next(iter(models)) if len(models) == 1 else None
@@ -191,11 +197,11 @@ def _lay_out(series: tuple[Series, ...], page: Page, model: str | None) -> _Layo
         if base is None:
             counter = page.types.get(one.name, page.types.get(one.name.removesuffix("_total"))) == "counter"
             scalar = layout.scalars.setdefault(
-                _key(one.name, one.labels, model), _Scalar([], counter, vllm.never_summed(one.name))
+                _key(names, one.name, one.labels, model), _Scalar([], counter, names.never_summed(one.name))
             )
             scalar.positions.append(position)
             continue
-        buckets = layout.histograms.setdefault(_key(base, one.labels, model), _Buckets(base))
+        buckets = layout.histograms.setdefault(_key(names, base, one.labels, model), _Buckets(base))
         if suffix == "_sum":
             buckets.sum_positions.append(position)
         elif suffix == "_count":
@@ -236,10 +242,10 @@ def _histogram_sample(name: str, histogram_names: set[str]) -> tuple[str | None,
     return None, ""
 
 
-def _key(name: str, labels: tuple[tuple[str, str], ...], model: str | None) -> str:
+def _key(names: SeriesNames, name: str, labels: tuple[tuple[str, str], ...], model: str | None) -> str:
     kept = [
         f'{label}="{value.translate(_ESCAPES)}"'
         for label, value in labels
-        if label in vllm.KEPT_LABELS and not (label == "model_name" and value == model)
+        if names.keeps_label(label) and not (label == "model_name" and value == model)
     ]
     return f"{name}{{{','.join(kept)}}}" if kept else name

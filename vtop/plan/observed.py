@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.plan.kv import RECORDED, Mix
 from vtop.recording import Request
 from vtop.recording.events import AnyEvent

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from vtop.recording.events import (
+    DEFAULT_KIND,
     AnyEvent,
     End,
     Event,
@@ -42,6 +43,7 @@ class ServerContents:
     """The lines about one server."""
 
     url: str
+    kind: str = DEFAULT_KIND  # of server
     version: str | None = None
     models: tuple[str, ...] = ()
     scrapes: int = 0
@@ -187,6 +189,7 @@ class Check:
                 server.outages += 1
                 self._broken.add(event.server)
             case Identity():
+                server.kind = event.kind
                 server.version = event.version or server.version
                 server.models = event.models or server.models
 

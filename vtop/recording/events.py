@@ -12,6 +12,9 @@ from typing import Any, Final
 import msgspec
 
 FORMAT: Final = 1
+DEFAULT_KIND: Final = "vllm"  # of server, where a recording does not say
+
+FlagValue = int | float | bool | str  # of a flag of a server's command
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
@@ -40,16 +43,17 @@ class Start(Event, frozen=True, kw_only=True, tag="start"):
 
 
 class Identity(Event, frozen=True, kw_only=True, tag="identity"):
-    """Who answers at a server: asked once, and again after a reconnect."""
+    """Who answers at a server: asked once, and again after a reconnect. kind: a name of server_kinds/registry.py."""
 
     server: int
+    kind: str = DEFAULT_KIND  # how the scrapes after this line are read
     version: str | None = None
     models: tuple[str, ...] = ()
     max_model_len: int | None = None
     shape: dict[str, int | str] | None = None  # numbers of the model's config.json, where vtop could read it
     note: str | None = None  # why something above is not known, e.g. "/v1/models: 401"
     command: str | None = None  # what it was started by, where vtop could see that: "vllm serve"
-    flags: dict[str, int | float | bool | str] | None = None  # of that command, those about performance; no others
+    flags: dict[str, FlagValue] | None = None  # of that command, those about performance; no others
 
 
 class HistogramCounts(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.frame.charts import Charts, LoggedEvent, Points
 from vtop.session.frame.frame import View
 from vtop.session.history.gpus import GpuHistory

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vtop import faults, units
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.recording import (
     AnyEvent,
     End,
@@ -26,6 +26,7 @@ from vtop.recording import (
     Scrape,
     Start,
 )
+from vtop.recording.events import DEFAULT_KIND
 from vtop.session import charts
 from vtop.session.bottleneck import queueing, status
 from vtop.session.bottleneck.evidence import pressure
@@ -154,9 +155,9 @@ class Session:
             self._log_event(scrape.t, scrape.at_s, "note", f"{who}{before:.0f} requests vanished unfinished: {why}")
 
     def _apply_identity(self, identity: Identity) -> None:
-        known = self.servers[identity.server].identities
-        before = next((one for one in reversed(known) if one.flags is not None), None)
-        known.append(identity)
+        server = self.servers[identity.server]
+        before = next((one for one in reversed(server.identities) if one.flags is not None), None)
+        server.apply_identity(identity)
         for said in server_config.changed(before, identity) if before is not None else ():
             self._log_event(identity.t, identity.t, "flags", self._who(identity.server) + said)
 
@@ -334,6 +335,7 @@ class Session:
             engines=len(server.engines(Quantity.RUNNING, last)),
             note=identity.note if identity is not None else None,
             started=self.started_with(index, now_s),
+            kind=identity.kind if identity is not None else DEFAULT_KIND,
         )
 
 

@@ -1,5 +1,8 @@
 """One server being watched: asks it for its page once an interval and tells the recording what came back.
 
+Its page tells which kind of server it is, by the names on it; where /metrics has no page, the paths of other kinds are
+tried.
+
 Everything happens on a thread of its own, so that neither drawing nor another server's silence delays a tick.
 """
 
@@ -7,7 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +19,10 @@ import msgspec
 
 from vtop import faults
 from vtop.metrics.page import Folder, NotMetrics
+from vtop.metrics.series_names import SeriesNames
 from vtop.recording.events import Event, Identity, Note, Outage, Scrape, Target
+from vtop.server_kinds import registry
+from vtop.server_kinds.kind import ServerKind
 from vtop.sources import command, proxy
 from vtop.sources.connection import Access, Answer, Connection, Failure
 from vtop.sources.shape import fits, shape_of
@@ -29,11 +35,8 @@ SMALL_TIMEOUT_S = 2.0  # for all but the page
 ASK_AGAIN_S = 60.0  # who answers, when a server was too busy to say
 SEVERAL = 3  # slow, or fast, pages in a row that change the pace
 SLOWEST = 8  # times the interval
+ELSEWHERE = ("status", "parse")  # /metrics may be another path with another kind of server
 NOT_REACHED = ("refused", "dns", "tls")  # where /health would fail alike
-
-
-class _Version(msgspec.Struct):
-    version: str
 
 
 class _Model(msgspec.Struct):
@@ -46,7 +49,7 @@ class _Models(msgspec.Struct):
     data: list[_Model]
 
 
-_Reply = TypeVar("_Reply", _Version, _Models)
+_Reply = TypeVar("_Reply", dict[str, object], _Models)
 
 
 class ServerSource:
@@ -87,7 +90,10 @@ class ServerSource:
         self._wait = wait or self._stopped.wait
         self._route = proxy.choose(target, access.proxy)
         self._connection = Connection(target, access, self._route, transport)
-        self._folder = Folder()
+        self._kind = registry.DEFAULT  # as the latest page says
+        self._told_kind = registry.DEFAULT.name  # as the recording says
+        self._looked = False  # whether another kind answers on another path
+        self._folder = Folder(self._names_of)
         self._known = False  # who answers has been asked since the server was last out of reach
         self._ask_again_s = math.inf
         self._down = False
@@ -140,7 +146,7 @@ class ServerSource:
         try:
             return self._ask(at_s)
         except Exception as error:
-            self._folder = Folder()  # what it holds may be what it failed at
+            self._folder = Folder(self._names_of)  # what it holds may be what it failed at
             self._down = True
             said = faults.put_down(error, "reading what the server answered")
             self._say(Outage(server=self._index, at_s=at_s, took_s=self._clock() - at_s, reason="fault", detail=said))
@@ -152,18 +158,42 @@ class ServerSource:
         except Failure as failure:
             self._fail(failure, at_s, self._clock() - at_s)
             return False
-        self._say(msgspec.structs.replace(scrape, health=self._health()))
+        health = self._health()
+        if self._kind.name != self._told_kind:  # before the scrape, which is read by it
+            self._identify()
+            self._down = False
+        self._say(msgspec.structs.replace(scrape, health=health))
         self._pace(scrape.took_s)
         if self._down or not self._known or at_s >= self._ask_again_s or (scrape.full and self._another()):
             self._identify()
         self._down = False
         return True
 
+    def _names_of(self, names: Iterable[str]) -> SeriesNames:
+        """What the server calls its series: it stays what it was while its page has nobody's."""
+        self._kind = registry.recognised(names) or self._kind
+        return self._kind.series
+
     def _scrape(self, at_s: float) -> Scrape:
-        page = self._connection.get("/metrics", timeout_s=self._timeout_s, limit_bytes=PAGE_LIMIT_BYTES)
+        try:
+            return self._page(self._kind, at_s)
+        except Failure as failure:
+            if failure.reason not in ELSEWHERE or self._looked:
+                raise
+            self._looked = True
+            for kind in registry.elsewhere(self._kind):
+                try:
+                    return self._page(kind, self._clock())
+                except Failure:
+                    continue
+            raise
+
+    def _page(self, kind: ServerKind, at_s: float) -> Scrape:
+        path = kind.endpoints.metrics
+        page = self._connection.get(path, timeout_s=self._timeout_s, limit_bytes=PAGE_LIMIT_BYTES)
         took_s = self._clock() - at_s
         if page.status != 200:
-            raise Failure("status", self._refusal("/metrics", page))
+            raise Failure("status", self._refusal(path, page))
         try:
             return self._folder.scrape(
                 page.body.decode("utf-8", "replace"),
@@ -174,7 +204,7 @@ class ServerSource:
                 health=None,
             )
         except NotMetrics as error:
-            raise Failure("parse", self._connection.clean(f"/metrics: {error}")) from None
+            raise Failure("parse", self._connection.clean(f"{path}: {error}")) from None
 
     def _fail(self, failure: Failure, at_s: float, took_s: float) -> None:
         self._folder.forget()
@@ -183,7 +213,7 @@ class ServerSource:
         reached = False
         if failure.reason not in NOT_REACHED and not self._stopped.is_set():
             health = self._health()
-            reached = health != 0
+            reached = health not in (None, 0)
             detail += f"; /health: {health or 'no answer'}"
         if self._route.shown:
             detail += f" (via proxy {self._route.shown})"
@@ -193,9 +223,13 @@ class ServerSource:
         elif not self._known:
             self._identify()  # /v1 may work where /metrics does not
 
-    def _health(self) -> int:
+    def _health(self) -> int | None:
+        """The status it answers with, 0 for none; None where this kind has no such path."""
+        path = self._kind.endpoints.health
+        if path is None:
+            return None
         try:
-            return self._small("/health").status
+            return self._small(path).status
         except Failure:
             return 0
 
@@ -211,13 +245,20 @@ class ServerSource:
         self._command = started = self._started_by()
         self._ask_again_s = math.inf
         troubles: list[str] = []
-        version = self._reply("/version", _Version, troubles)
-        models = self._reply("/v1/models", _Models, troubles)
+        paths = self._kind.endpoints
+        about = self._reply(paths.version, dict[str, object], troubles) if paths.version is not None else None
+        version = about.get(paths.version_field) if about is not None else None
+        if about is not None and not isinstance(version, str):
+            troubles.append(f"{paths.version}: not the JSON that was expected")
+            version = None
+        models = self._reply(paths.models, _Models, troubles) if paths.models is not None else None
         rows = models.data if models else []
+        self._told_kind = self._kind.name
         self._say(
             Identity(
                 server=self._index,
-                version=self._connection.clean(version.version) if version else None,
+                kind=self._kind.name,
+                version=self._connection.clean(version) if isinstance(version, str) else None,
                 models=tuple(self._connection.clean(row.id, 300) for row in rows),
                 max_model_len=next((row.max_model_len for row in rows if _length(row.max_model_len)), None),
                 shape=self._shape(rows),

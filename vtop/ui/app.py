@@ -365,7 +365,7 @@ class VtopApp(App[None]):
         self.draw()
 
     def action_help(self) -> None:
-        self.push_screen(HelpScreen(self.chosen))
+        self.push_screen(HelpScreen(self.chosen, *(server.kind for server in self.session.servers[:1])))
 
     def leave(self, why: str) -> None:
         self.left = why

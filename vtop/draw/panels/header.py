@@ -6,6 +6,7 @@ from vtop import units
 from vtop.draw.panels.kv import fits
 from vtop.draw.text import Line, Phrase, Piece, blank, padded, phrases, shorten, width_of
 from vtop.draw.theme import Look
+from vtop.server_kinds import registry
 from vtop.session.frame.frame import Frame
 
 
@@ -23,8 +24,8 @@ def _identity(frame: Frame, width: int, look: Look, state: str) -> Line:
     right.append(Phrase(0, (_age(frame),)))
     taken = sum(width_of(look.say(text)) for one in right for text, _ in one.pieces) + 2 * len(right)
     shown = [Phrase(1, ((_shorter(_who(frame), max(8, width - taken), look), "title"),))]
-    if versions := {server.version for server in frame.servers if server.version is not None}:
-        shown.append(Phrase(3, ((f"vLLM {', '.join(sorted(versions))}", "text"),)))
+    if versions := _versions(frame):
+        shown.append(Phrase(3, ((versions, "text"),)))
     if engines := sum(server.engines for server in frame.servers):
         shown.append(Phrase(6, ((f"{engines} engine" + ("s" if engines != 1 else ""), "dim"),)))
     cache = frame.kv
@@ -51,6 +52,15 @@ def _shorter(who: str, room: int, look: Look) -> str:
     return shorten(who, room, more)
 
 
+def _versions(frame: Frame) -> str:
+    """Each kind of server with its versions: vLLM 0.26.0."""
+    found: dict[str, set[str]] = {}
+    for server in frame.servers:
+        if server.version is not None:
+            found.setdefault(registry.of(server.kind).title, set()).add(server.version)
+    return ", ".join(f"{title} {', '.join(sorted(versions))}" for title, versions in found.items())
+
+
 def _limits(frame: Frame) -> tuple[Piece, ...]:
     """Seats and token budget of an engine, where all servers have the same and both are known."""
     known = {
@@ -70,7 +80,7 @@ def _who(frame: Frame) -> str:
     models = list(dict.fromkeys(model for server in frame.servers for model in server.models))
     urls = [server.url.removeprefix("http://") for server in frame.servers]
     name = ", ".join(models[:2]) + (f" and {len(models) - 2} more" if len(models) > 2 else "")
-    name = name or (urls[0] if len(urls) == 1 else "vLLM")
+    name = name or (urls[0] if len(urls) == 1 else registry.DEFAULT.title)
     return f"{len(urls)} servers · {name}" if len(urls) > 1 else name
 
 

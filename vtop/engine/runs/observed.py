@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from vtop.engine.runs.measured import Answer
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.recording import Request
 from vtop.session.frame.frame import View
 from vtop.session.history.window import Window, between

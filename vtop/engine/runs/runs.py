@@ -19,11 +19,11 @@ from vtop.engine.core.model_shape import ModelShape, shape_of
 from vtop.engine.runs.observed import Observed, answers_of, observed
 from vtop.engine.runs.replay import Ask, Load
 from vtop.engine.runs.watched import watched
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.recording import FileRecording, Request
 from vtop.recording import Load as Phase
+from vtop.server_kinds.vllm.flags import NAMES
 from vtop.session.frame.servers import StartedWith
-from vtop.session.history.server_config import BUDGET, SEQS
 from vtop.session.history.window import Window, between
 from vtop.session.kv.pool import pool_at
 from vtop.session.session import Session
@@ -279,7 +279,7 @@ def _limits(started: StartedWith | None, told: Mapping[str, Any]) -> tuple[dict[
             given = started.flags.get(flag)
             if type(given) is kind and (name != "policy" or given in POLICIES):
                 found[name], whence[name] = given, RECORDED
-        for flag in (SEQS, BUDGET):
+        for flag in (NAMES.max_num_seqs, NAMES.max_num_batched_tokens):
             name = flag.replace("-", "_")
             value: int | None = getattr(started, name)
             if value is not None:

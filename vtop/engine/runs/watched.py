@@ -17,7 +17,7 @@ from statistics import fmean
 
 from vtop.engine.runs.observed import Observed, observed
 from vtop.engine.runs.replay import Ask, Load
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import ScrapeRange, Window, between
 from vtop.session.session import Session

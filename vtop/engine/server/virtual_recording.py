@@ -20,6 +20,7 @@ from vtop.engine.server.simulated import Served, Settings, Simulated
 from vtop.metrics.page import Folder
 from vtop.recording import Identity, LiveRecording, Load, Request, Start, Target
 from vtop.recording.events import FORMAT
+from vtop.server_kinds.registry import series_names
 
 ORIGIN: Final = "simulated"
 URL: Final = "http://simulated"
@@ -90,7 +91,7 @@ def tape(settings: Settings, asked: Asked, concurrency: int, for_s: float, *, un
         origin=ORIGIN,
     )
     recording = LiveRecording(start, lambda: now_s)
-    folder = Folder()
+    folder = Folder(series_names)
     recording.append(
         Identity(
             server=0,

@@ -26,7 +26,7 @@ from vtop.export.reading import folded
 from vtop.export.tables.requests import Requests
 from vtop.export.timings import timings_of
 from vtop.export.track_allocator import TrackAllocator
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.recording import AnyEvent, Recording, Request
 from vtop.session.history.tracks import Track
 from vtop.session.session import Session

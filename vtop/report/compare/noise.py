@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 Numbers = NDArray[np.float64]
 Curve = NDArray[np.float64]  # rows of (value, how many at or below), ascending
 
-TOGETHER: Final = 0.95  # confidence of all intervals of a comparison together, unless asked otherwise
 DRAWS: Final = 1000
 LEAST_BLOCKS: Final = 4  # of fewer, t and the blocks' likeness to one another are worth nothing
 EDGES: Final = 2048  # at which a distribution is looked at while it is drawn anew

@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from vtop import units
-from vtop.metrics import vllm
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
+from vtop.metrics.series_names import labels_of
 from vtop.recording import Load
 from vtop.report.compare.pairs import begun
 from vtop.report.compare.phase_blocks import Place, Recorded
+from vtop.report.labels import kinds
 from vtop.report.numbers import counted
+from vtop.server_kinds import registry
 from vtop.session.frame.kv import KvAccount
-from vtop.session.history.server_config import SEQS, flag_value
+from vtop.session.history.server_config import flag_value
 
 LENGTHS: Final = 0.05  # mean lengths of what finished may differ by so much: a warm-up, a chance draw
 IN_FLIGHT: Final = 0.10
@@ -184,7 +186,7 @@ def _settings(of: Recorded) -> dict[str, str]:
     devices = counted(report.devices)
     return {
         "model": _names(of) or units.UNKNOWN,
-        "vLLM": _joined([server.version or units.UNKNOWN for server in report.servers]),
+        kinds(report.servers): _joined([server.version or units.UNKNOWN for server in report.servers]),
         "servers": str(len(report.servers)),
         "engines": str(sum(server.engines for server in report.servers)),
         "max_model_len": _joined([units.count(server.max_model_len) for server in report.servers]),
@@ -206,7 +208,7 @@ def _flags(of: Recorded) -> dict[str, str]:
     for server in of.session.servers:
         track = server.labels.get(Quantity.CACHE_CONFIG)
         for series in (track.at(len(server.t) - 1) or ()) if track is not None else ():
-            for name, value in sorted(vllm.labels(series).items()):
+            for name, value in sorted(labels_of(series).items()):
                 if name not in _NOT_SETTINGS:
                     found.setdefault(name, []).append(value)
     return {name: _joined(values) for name, values in found.items()}
@@ -223,7 +225,11 @@ def _command(of: Recorded, said: Mapping[str, str]) -> dict[str, str]:
             if name.replace("-", "_") not in said and name not in _TOLD_OTHERWISE:
                 found.setdefault(f"--{name}", []).append(flag_value(value))
         for name in started.defaults:
-            limit = started.max_num_seqs if name == SEQS else started.max_num_batched_tokens
+            limit = (
+                started.max_num_seqs
+                if name == registry.of(server.kind).flag_names.max_num_seqs
+                else started.max_num_batched_tokens
+            )
             found.setdefault(f"--{name}", []).append(f"{limit} (default)")
     return {name: _joined(values) for name, values in found.items()}
 

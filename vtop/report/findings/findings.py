@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from vtop import units
-from vtop.report.labels import ttft_words
+from vtop.report.labels import kinds, ttft_words
 from vtop.report.model import Phase, Report
 from vtop.report.numbers import Numbers
 
@@ -205,7 +205,7 @@ def powered(report: Report) -> Finding | None:
     said = f"The power limit of {limit} held the clock down in {units.percent(capped)} of the readings{where}"
     if not capped:
         said = f"Power stood within 3 % of its limit of {limit} in {units.percent(share)} of the readings{where}"
-    said += f" (mean {units.watts(of.power_w.mean)}), which no metric of vLLM shows."
+    said += f" (mean {units.watts(of.power_w.mean)}), which no metric of {kinds(report.servers)} shows."
     return Finding("powered", said, (f"{of.power_w.n:,} readings of the steady part", at(phase, of)))
 
 

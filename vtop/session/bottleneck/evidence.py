@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.frame.verdict import Pressure
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import ScrapeRange, Window

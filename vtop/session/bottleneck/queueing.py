@@ -34,7 +34,7 @@ from itertools import pairwise
 from statistics import fmean, median
 from typing import Final
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.frame.requests import Little, Queueing
 from vtop.session.history.window import ScrapeRange, Window
 

@@ -2,7 +2,7 @@
 
 waiting    no scrape yet                    down   it answered before and does not now
 unhealthy  /metrics answers, /health does not say 200: the numbers may be those of a dead engine
-blind      a scrape without vLLM's series   frozen requests run and no counter has moved for a while
+blind      a scrape without series to read   frozen requests run and no counter has moved for a while
 idle       no request runs or waits       busy   requests run or wait, or ran since the scrape before
 """
 
@@ -13,7 +13,8 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from vtop import units
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
+from vtop.server_kinds import registry
 from vtop.session.frame.servers import ServerPart, Status
 from vtop.session.history.server import ServerHistory
 
@@ -29,7 +30,7 @@ _HINTS = {
     "dns": "check the host name",
     "tls": "see --ca-file and --insecure",
     "status": "",
-    "parse": "is this the port of a vLLM server?",
+    "parse": f"is this the port of a {registry.readable()} server?",
     "reset": "the connection was cut",
     "size": "the scrape is larger than vtop reads",
 }
@@ -56,12 +57,14 @@ def status(server: ServerHistory, index: int, now_s: float) -> Status:
         return Status("down", said, index, fresh=False)
     if age_s > server.patience_s(last):
         return Status("down", f"no answer for {units.seconds(age_s)}", index, fresh=False)
+    if not server.kind_at(now_s).reads:
+        return Status("blind", _why_blind(server, last, now_s), index)
     health = server.health.at(last)
     if health not in (None, 200):
         word = "no answer" if health == 0 else str(health)
         said = f"/health says {word}: the engine may be dead, these are its last values"
         return Status("unhealthy", said, index, fresh=False)
-    if not server.is_vllm(last):
+    if not server.has_own_series(last):
         return Status("blind", _why_blind(server, last, now_s), index)
     return _at_work(server, index, last)
 
@@ -123,12 +126,18 @@ def _at_work(server: ServerHistory, index: int, last: int) -> Status:
 
 
 def _why_blind(server: ServerHistory, last: int, now_s: float) -> str:
-    identity = server.identity(now_s)
+    identity, kind = server.identity(now_s), server.kind_at(now_s)
+    if not kind.reads:
+        version = f" {identity.version}" if identity is not None and identity.version is not None else ""
+        said = f"this is {kind.title}{version}: vtop reads {registry.readable()}"
+        return f"{said}; {kind.behind}" if kind.behind else said
+    flag = kind.flag_names.no_series
+    without = f"with --{flag}" if flag else "without its metrics"
     if identity is not None and identity.version is not None:
-        return "no vLLM series on /metrics: the server runs with --disable-log-stats"
+        return f"no {kind.title} series on /metrics: the server runs {without}"
     if server.total(Quantity.PROCESS_START) is not None:
-        return "/metrics answers without vLLM series: not a vLLM server, or one with --disable-log-stats"
-    return "/metrics answers without vLLM series: not a vLLM server's port?"
+        return f"/metrics answers without {kind.title} series: not a {kind.title} server, or one {without}"
+    return f"/metrics answers without {kind.title} series: not a {kind.title} server's port?"
 
 
 def _now(server: ServerHistory, quantity: Quantity, last: int) -> float | None:

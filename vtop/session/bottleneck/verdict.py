@@ -23,10 +23,10 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from vtop import units
-from vtop.session.bottleneck import suggestions
-from vtop.session.bottleneck.suggestions import Hint
+from vtop.recording.events import FlagValue
+from vtop.server_kinds import registry
+from vtop.server_kinds.kind import Hint, ServerKind, Suggestions
 from vtop.session.frame.frame import Frame
-from vtop.session.frame.servers import FlagValue
 from vtop.session.frame.verdict import Pressure, Verdict
 
 MOSTLY: Final = 0.5  # of the scrapes with waiting requests
@@ -77,7 +77,7 @@ def verdict(frame: Frame) -> Verdict:
 
 
 def unread(frame: Frame) -> Verdict | None:
-    """There is no scrape, an old one, one of a dead engine or one without vLLM's series."""
+    """There is no scrape, an old one, one of a dead engine or one without series of its kind."""
     kind, said = frame.status.kind, frame.status.sentence
     return _says(_WORDS[kind], [said.removeprefix(kind).lstrip(": ")]) if kind in _WORDS else None
 
@@ -122,7 +122,7 @@ def frontend(frame: Frame) -> Verdict | None:
     if frame.ttft.frontend_s is not None:
         said.append(f"frontend {units.seconds(frame.ttft.frontend_s)} of a TTFT of {units.seconds(frame.ttft.total_s)}")
     why = "another API server process takes its share of the tokenisation and streaming"
-    return _says("frontend", said, suggestions.more_api_servers(_flags(frame, at)), why)
+    return _says("frontend", said, _try(frame, at).more_api_servers(_flags(frame, at)), why)
 
 
 def unadmitted(frame: Frame) -> Verdict | None:
@@ -134,7 +134,7 @@ def unadmitted(frame: Frame) -> Verdict | None:
     if frame.ttft.frontend_s is not None:
         said.append(f"frontend {units.seconds(frame.ttft.frontend_s)} of a TTFT of {units.seconds(frame.ttft.total_s)}")
     why = "requests wait before the engine: tokenisation, IPC or HTTP"
-    return _says("frontend", said, suggestions.more_api_servers(_flags(frame, at)), why)
+    return _says("frontend", said, _try(frame, at).more_api_servers(_flags(frame, at)), why)
 
 
 def deferred(frame: Frame) -> Verdict | None:
@@ -175,12 +175,12 @@ def kv(frame: Frame) -> Verdict | None:
     fewer = at.max_num_seqs is None or (fits is not None and at.max_num_seqs > fits)
     if at.preemptions and fits is not None and fits >= 1 and fewer and wasted is not None and wasted >= WASTED:
         why = f"recomputing takes {units.percent(wasted)} of the time, and {fits:.1f} requests of this length fit"
-        return _says("kv", said, suggestions.max_num_seqs(max(1, math.floor(fits / _engines(frame, at)))), why)
+        return _says("kv", said, _try(frame, at).max_num_seqs(max(1, math.floor(fits / _engines(frame, at)))), why)
     cost = (
         f"; recomputing takes only {units.percent(wasted)} of the time" if at.preemptions and wasted is not None else ""
     )
     why = f"in a larger pool more requests would reside, and throughput goes with them{cost}"
-    return _says("kv", said, suggestions.larger_pool(_flags(frame, at)), why)
+    return _says("kv", said, _try(frame, at).larger_pool(_flags(frame, at)), why)
 
 
 def _recompute_share(frame: Frame) -> float | None:
@@ -207,7 +207,7 @@ def max_num_seqs(frame: Frame) -> Verdict | None:
         return None  # the load itself asks for no more
     said = [
         f"running stands at {units.count(limit)}"
-        + (", the limit of max-num-seqs" if at.max_num_seqs is not None else ""),
+        + (f", the limit of {_kind(frame, at).flag_names.max_num_seqs}" if at.max_num_seqs is not None else ""),
         f"{units.count(at.waiting_median)} waiting",
         _kv_range(at),
     ]
@@ -217,7 +217,7 @@ def max_num_seqs(frame: Frame) -> Verdict | None:
     if more * engines <= limit:
         return _says("max-num-seqs", said)
     why = "the pool has room for more at once" + (f": {fits:.0f} of this length" if fits is not None else "")
-    return _says("max-num-seqs", said, suggestions.max_num_seqs(more), why)
+    return _says("max-num-seqs", said, _try(frame, at).max_num_seqs(more), why)
 
 
 def token_budget(frame: Frame) -> Verdict | None:
@@ -244,7 +244,7 @@ def token_budget(frame: Frame) -> Verdict | None:
     )
     started = frame.servers[at.server].started
     return _says(
-        "token-budget", said, suggestions.other_budget(started.max_num_batched_tokens if started else None), why
+        "token-budget", said, _try(frame, at).other_budget(started.max_num_batched_tokens if started else None), why
     )
 
 
@@ -316,6 +316,16 @@ def _flags(frame: Frame, at: Pressure) -> Mapping[str, FlagValue]:
     """On record of the server that the pressure is about."""
     started = frame.servers[at.server].started
     return started.flags if started is not None else {}
+
+
+def _kind(frame: Frame, at: Pressure) -> ServerKind:
+    """Of the same server."""
+    return registry.of(frame.servers[at.server].kind)
+
+
+def _try(frame: Frame, at: Pressure) -> Suggestions:
+    """What that kind has against a limit."""
+    return _kind(frame, at).suggest
 
 
 def _engines(frame: Frame, at: Pressure) -> int:

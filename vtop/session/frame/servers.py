@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-FlagValue = int | float | bool | str
+from vtop.recording.events import DEFAULT_KIND, FlagValue
 
 
 def typed(name: str, value: FlagValue) -> str:
@@ -16,7 +16,7 @@ def typed(name: str, value: FlagValue) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StartedWith:
-    """A server's command. The two limits are those on the command line, or vLLM's defaults; None: not known."""
+    """A server's command. The two limits are those on the command line, or its kind's defaults; None: not known."""
 
     command: str  # vllm serve
     flags: dict[str, FlagValue]  # by name, without dashes in front
@@ -75,6 +75,7 @@ class ServerPart:
     note: str | None = None
     started: StartedWith | None = None  # its command, where vtop could see that
     load: ServerLoad | None = None  # where several are watched and this one answers
+    kind: str = DEFAULT_KIND  # of server: a name of server_kinds/registry.py
 
 
 @dataclass(frozen=True, slots=True, eq=False)

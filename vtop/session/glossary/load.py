@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vtop.metrics.vllm import Quantity as Q
+from vtop.metrics.quantity import Quantity as Q
 from vtop.session.glossary.number import Number
 
 LOAD = (

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vtop.metrics import vllm
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
+from vtop.server_kinds import registry
+from vtop.server_kinds.kind import ServerKind
 
 _ELSEWHERE = {
     "gpus": "NVML",
@@ -34,9 +35,9 @@ class Number:
     also: tuple[str, ...] = ()  # further fields that the same row tells of
     on_screen: bool = True  # False: only in JSON and reports
 
-    @property
-    def source(self) -> str:
-        """The series it is made of, under the names of today's vLLM."""
-        return (
-            ", ".join(vllm.exported_as(quantity) for quantity in self.reads) or self.elsewhere or _ELSEWHERE[self.panel]
-        )
+    def source(self, kind: ServerKind = registry.DEFAULT) -> str:
+        """The series it is made of, under the names that a kind of server exports today."""
+        exported = [name for quantity in self.reads if (name := kind.series.exported_as(quantity)) is not None]
+        if self.reads and not exported:
+            return f"nothing that {kind.title} exports"
+        return ", ".join(exported) or self.elsewhere or _ELSEWHERE[self.panel]

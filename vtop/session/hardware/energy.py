@@ -26,7 +26,7 @@ from itertools import pairwise
 from operator import itemgetter, or_
 from typing import Final
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.frame.gpus import Energy
 from vtop.session.history.gpus import DeviceHistory, GpuHistory
 from vtop.session.history.server import ServerHistory

@@ -16,7 +16,7 @@ Source: vLLM v1/metrics/perf.py. FLOP, bytes, seconds.
 
 from __future__ import annotations
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.frame.gpus import Gpus, Roofline
 from vtop.session.hardware.gpu_peaks import peak
 from vtop.session.history.window import ScrapeRange, Window

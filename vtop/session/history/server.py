@@ -11,9 +11,10 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 
-from vtop.metrics import vllm
-from vtop.metrics.vllm import Kind, Quantity
+from vtop.metrics.quantity import Quantity, SeriesKind
 from vtop.recording import Identity, Outage, Scrape, Target
+from vtop.server_kinds import registry
+from vtop.server_kinds.kind import ServerKind
 from vtop.session.history.quantities import Cell, Group, HistogramCell, HistogramGroup
 from vtop.session.history.tracks import FactTrack, HistogramTrack, Track
 
@@ -45,7 +46,7 @@ class ServerHistory:
         self.bytes = array("L")
         self.health: FactTrack[int | None] = FactTrack()
         self.bad_lines = Track()
-        self.labels: dict[Quantity, FactTrack[tuple[str, ...]]] = {}  # series of Kind.INFO
+        self.labels: dict[Quantity, FactTrack[tuple[str, ...]]] = {}  # series of SeriesKind.INFO
         self.restarts: list[int] = []  # scrapes that are the first after a restart
         self.gaps: list[tuple[float, float]] = []  # (from, to): no scrape, or a restart, in between
         self.progress = array("I")  # scrapes that show that the engine took a step
@@ -59,9 +60,19 @@ class ServerHistory:
         self._histogram_groups: dict[tuple[Quantity, str], HistogramGroup] = {}
         self.broken_since_s: float | None = None  # set while no scrape can be had
         self.model: FactTrack[str | None] = FactTrack()
-        self._vllm: FactTrack[bool] = FactTrack()
+        self.kind = registry.DEFAULT  # of the latest line that says who answers
+        self._own: FactTrack[bool] = FactTrack()  # whether a scrape had series of that kind
 
     # --- what happened -------------------------------------------------------------------------------------------
+
+    def apply_identity(self, identity: Identity) -> None:
+        self.identities.append(identity)
+        if identity.kind == self.kind.name:
+            return
+        self.kind = registry.of(identity.kind)
+        # what the kind before did not read may mean something to this one
+        self._cells = {series: cell for series, cell in self._cells.items() if cell is not None}
+        self._histogram_cells = {series: cell for series, cell in self._histogram_cells.items() if cell is not None}
 
     def apply_outage(self, outage: Outage) -> None:
         self.outages.append(outage)
@@ -90,7 +101,7 @@ class ServerHistory:
             touched |= self._forget_missing(scrape)
             self._read_labels(scrape, index)
             self.model.put(index, scrape.model)
-            self._vllm.put(index, any(vllm.family(series) for series in (*scrape.values, *scrape.hists)))
+            self._own.put(index, any(self.kind.series.family(series) for series in (*scrape.values, *scrape.hists)))
         cells = self._cells
         for series, value in scrape.values.items():
             try:
@@ -143,7 +154,7 @@ class ServerHistory:
         return stepped
 
     def _restarted(self, scrape: Scrape) -> set[str]:
-        """Whose counters began anew: engines as `vllm.Meaning.engine` names them, "" for all of the server."""
+        """Whose counters began anew: engines as `SeriesMeaning.engine` names them, "" for all of the server."""
         started = self.total(Quantity.PROCESS_START)
         before = started.at(len(self.t) - 1) if started is not None else None
         now = scrape.values.get("process_start_time_seconds")
@@ -206,44 +217,48 @@ class ServerHistory:
         return self.interval_s if last == 0 or after_gap else max(self.interval_s, at_s - self.at_s[last - 1])
 
     def _new_cell(self, series: str, index: int) -> Cell | None:
-        meaning = vllm.meaning(series)
-        if meaning is None or meaning.kind in (Kind.INFO, Kind.HISTOGRAM) or meaning.quantity in _IN_NO_FRAME:
+        meaning = self.kind.series.meaning(series)
+        if (
+            meaning is None
+            or meaning.kind in (SeriesKind.INFO, SeriesKind.HISTOGRAM)
+            or meaning.quantity in _IN_NO_FRAME
+        ):
             return None
         key = (meaning.quantity, meaning.part)
         if key not in self._groups:
-            counter = meaning.kind is Kind.COUNTER
+            counter = meaning.kind is SeriesKind.COUNTER
             self._groups[key] = Group(
                 meaning.kind,
                 index,
                 progress=counter and meaning.quantity not in _NOT_THE_ENGINE,
                 per_engine=meaning.quantity in _PER_ENGINE,
-                began=0.0 if counter and self._was_vllm(index) else None,
+                began=0.0 if counter and self._was_own(index) else None,
             )
             if meaning.quantity is Quantity.FINISHED:
                 self.finished.append(self._groups[key].total)
         return self._groups[key].add(meaning.engine, meaning.rank, index)
 
     def _new_histogram(self, series: str, index: int) -> HistogramCell | None:
-        meaning = vllm.meaning(series)
-        if meaning is None or meaning.kind is not Kind.HISTOGRAM or meaning.quantity in _IN_NO_FRAME:
+        meaning = self.kind.series.meaning(series)
+        if meaning is None or meaning.kind is not SeriesKind.HISTOGRAM or meaning.quantity in _IN_NO_FRAME:
             return None
         key = (meaning.quantity, meaning.part)
         if key not in self._histogram_groups:
             self._histogram_groups[key] = HistogramGroup(
                 progress=meaning.quantity not in _NOT_THE_ENGINE,
-                began=self._was_vllm(index),
+                began=self._was_own(index),
                 split=meaning.quantity in PERCENTILES or meaning.quantity is Quantity.ITERATION_TOKENS,
             )
         return self._histogram_groups[key].add(meaning.engine, meaning.rank)
 
-    def _was_vllm(self, index: int) -> bool:
-        """Whether the scrape before was vLLM's, and whole: then a counter that it lacked stood at 0."""
-        return index > 0 and self.is_vllm(index - 1) and not self.bad_lines.at(index - 1)
+    def _was_own(self, index: int) -> bool:
+        """Whether the scrape before was one of its kind, and whole: then a counter that it lacked stood at 0."""
+        return index > 0 and self.has_own_series(index - 1) and not self.bad_lines.at(index - 1)
 
     def _read_labels(self, scrape: Scrape, index: int) -> None:
         found: dict[Quantity, list[str]] = {}
         for series in scrape.values:
-            meaning = vllm.meaning(series) if series.partition("{")[0].endswith("_info") else None
+            meaning = self.kind.series.meaning(series) if series.partition("{")[0].endswith("_info") else None
             if meaning is not None:
                 found.setdefault(meaning.quantity, []).append(series)
         for quantity in {*found, *self.labels}:
@@ -281,10 +296,10 @@ class ServerHistory:
         group = self._histogram_groups.get((quantity, ""))
         return group.total if group is not None else None
 
-    def is_vllm(self, last: int) -> bool:
-        """Whether the scrape had any of vLLM's own series. Gauges may lack: with several API servers they appear with
-        the first engine step."""
-        return bool(self._vllm.at(last))
+    def has_own_series(self, last: int) -> bool:
+        """Whether the scrape had any of its kind's own series. Gauges may lack: with several API servers they appear
+        with the first engine step."""
+        return bool(self._own.at(last))
 
     def outages_by(self, now_s: float) -> int:
         return bisect_right(self.outages, now_s, key=lambda outage: outage.t)
@@ -301,6 +316,11 @@ class ServerHistory:
     def identity(self, now_s: float) -> Identity | None:
         place = bisect_right(self.identities, now_s, key=lambda identity: identity.t) - 1
         return self.identities[place] if place >= 0 else None
+
+    def kind_at(self, now_s: float) -> ServerKind:
+        """What kind of server it was known to be at an instant."""
+        identity = self.identity(now_s)
+        return registry.of(identity.kind) if identity is not None else registry.DEFAULT
 
     def models(self, last: int) -> tuple[str, ...]:
         """The model that the scrape itself names."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 from vtop.metrics.histogram import Histogram
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.frame.values import Count, Gauge
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.tracks import Track

@@ -34,7 +34,7 @@ from operator import add
 from statistics import fmean, median
 from typing import Final
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.recording import Load
 from vtop.session.frame.kv import Expectation, KvAccount
 from vtop.session.history.server import ServerHistory

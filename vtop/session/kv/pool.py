@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from vtop.metrics import vllm
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
+from vtop.metrics.series_names import labels_of
 from vtop.session.frame.kv import Kv
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import Window
@@ -25,7 +25,7 @@ from vtop.session.kv.geometry import bytes_per_token
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The KV pool of one server, as its cache_config_info says."""
+    """The KV pool of one server, as its CACHE_CONFIG series says."""
 
     tokens: float | None  # of all its engines
     block_size: int | None
@@ -36,32 +36,33 @@ class Pool:
 
 def pool_at(server: ServerHistory, last: int, max_model_len: int | None) -> Pool:
     """The pool as it was on scrape `last`."""
+    series_names = server.kind_at(server.t[last]).series
     track = server.labels.get(Quantity.CACHE_CONFIG)
     by_engine: dict[str, dict[str, str]] = {}  # API servers that share an engine all tell of it
     for series in (track.at(last) or ()) if track is not None else ():
-        meaning = vllm.meaning(series)
-        by_engine[meaning.engine if meaning is not None else ""] = vllm.labels(series)
+        meaning = series_names.meaning(series)
+        by_engine[meaning.engine if meaning is not None else ""] = labels_of(series)
     rows = list(by_engine.values())
     if not rows:
         return Pool(None, None, None, None, None)
-    first = rows[0]
-    sizes = [size for row in rows if (size := _number(row, "kv_cache_size_tokens")) is not None]
-    block_size = _number(first, "block_size")
+    first, names = rows[0], series_names.pool
+    sizes = [size for row in rows if (size := _number(row, names.tokens)) is not None]
+    block_size = _number(first, names.block_size)
     if sizes:
         tokens: float | None = sum(sizes)
     else:
-        blocks = _number(first, "num_gpu_blocks")
+        blocks = _number(first, names.blocks)
         tokens = blocks * block_size if blocks and block_size else None
-    concurrency = _number(first, "kv_cache_max_concurrency")
+    concurrency = _number(first, names.max_concurrency)
     if concurrency is None and tokens is not None and max_model_len:
         concurrency = tokens / len(rows) / max_model_len
-    caching = first.get("enable_prefix_caching")
+    caching = first.get(names.prefix_caching)
     return Pool(
         tokens=tokens,
         block_size=int(block_size) if block_size else None,
         max_concurrency=concurrency,
         prefix_caching=caching == "True" if caching is not None else None,
-        cache_dtype=first.get("cache_dtype"),
+        cache_dtype=first.get(names.cache_dtype),
     )
 
 

@@ -23,7 +23,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.frame.requests import PreemptionEvent
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.tracks import Track

@@ -23,7 +23,7 @@ from operator import itemgetter
 from statistics import fmean
 
 from vtop import units
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.frame.requests import PreemptionEvent, Staircase
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import Window

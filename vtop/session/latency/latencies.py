@@ -8,7 +8,7 @@ the others of the requests that finished. Source: vLLM v1/metrics/buckets.py, lo
 
 from __future__ import annotations
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.samples import samples_needed
 from vtop.session.frame.latencies import Latency
 from vtop.session.frame.tokens import Iteration, PrefixCache

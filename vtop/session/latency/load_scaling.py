@@ -25,7 +25,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.recording import Load
 from vtop.session.frame.ttft import Growth, PhaseParts, Ttft
 from vtop.session.history.server import ServerHistory

@@ -21,7 +21,7 @@ Source: vLLM v1/metrics/stats.py, loggers.py. Seconds.
 
 from __future__ import annotations
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.frame.ttft import Ttft
 from vtop.session.frame.values import Gauge
 from vtop.session.history.window import Window

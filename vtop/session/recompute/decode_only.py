@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.history.server import ServerHistory
 
 LOOKS = 600  # scrapes that are looked at, at most, from the end of a stretch backwards

@@ -28,7 +28,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.frame.tokens import Recompute
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import ScrapeRange, Window
@@ -39,7 +39,6 @@ from vtop.session.recompute.write_cost import BY_FIT, BY_SHAPE, WriteCost, write
 from vtop.session.recompute.write_fit import WriteFit
 
 BY_KV = "KV released"
-FLAG = "--enable-mfu-metrics"
 
 _LOOK = 30  # scrapes for the nearest one without a prompt in mid-prefill
 
@@ -63,7 +62,7 @@ class _Server:
     preemptions: float
     flops: float | None
     unsettled: float
-    flag: bool  # the server does not count its writes
+    flag: str | None  # that would make the server count its writes, where it does not
 
 
 def recompute(
@@ -77,7 +76,7 @@ def recompute(
     least = _sum(part.needed.least for one in servers for part in one.window)
     least_ever = _sum(part.needed.least for part in parts)
     costs = {part.costs for part in parts if part.costs is not None}
-    flag = FLAG if any(one.flag for one in servers) else None
+    flag = next((f"--{one.flag}" for one in servers if one.flag), None)
     preemptions = sum(one.preemptions for one in servers)
     by_kv = _all(one.kv_ever for one in servers)
     counted = bool(parts) and all(part.tokens is not None for part in parts)
@@ -128,7 +127,7 @@ def _server(one: ScrapeRange, now_s: float, detector: PreemptionDetector, fit: W
         preemptions=count,
         flops=_by_flops(server, runs(server, 0, last), known, count),
         unsettled=_unsettled(server, runs(server, 0, last), known, now_s) if any_so_far else 0.0,
-        flag=_without_writes(server, last),
+        flag=server.kind_at(now_s).flag_names.count_work if _without_writes(server, last) else None,
     )
 
 

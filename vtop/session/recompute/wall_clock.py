@@ -25,7 +25,7 @@ from bisect import bisect_right
 from dataclasses import replace
 from statistics import median
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.frame.tokens import WallClock
 from vtop.session.history.window import ScrapeRange, Window
 from vtop.session.recompute.decode_only import step_times

@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from itertools import product
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import ScrapeRange
 from vtop.session.kv.pool import pool_at

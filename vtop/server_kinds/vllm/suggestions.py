@@ -9,21 +9,15 @@ Source: vLLM v1/core/kv_cache_utils.py, v1/worker/gpu_worker.py, config/cache.py
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from vtop.session.frame.servers import FlagValue
-from vtop.session.history.server_config import BUDGET
+from vtop.recording.events import FlagValue
+from vtop.server_kinds.kind import Hint
+from vtop.server_kinds.vllm.flags import NAMES
 
 _FIXED: Final = ("num-gpu-blocks-override", "kv-cache-memory-bytes")  # the first goes before the second
 _UTILIZATION: Final = 0.95  # of the GPU's memory: hardly more can be had
 _WIDE: Final = ("auto", "bfloat16", "float16", "float32")  # of the KV cache: fp8 takes half of it or less
-
-
-@dataclass(frozen=True, slots=True)
-class Hint:
-    flag: str  # as it is shown: short
-    command: str | None  # that would test it
 
 
 def larger_pool(flags: Mapping[str, FlagValue]) -> Hint:
@@ -51,12 +45,18 @@ def more_api_servers(flags: Mapping[str, FlagValue]) -> Hint:
 
 def max_num_seqs(each: int) -> Hint:
     """So many requests at once on an engine."""
-    return Hint(f"--max-num-seqs {each}", f"vllm serve … --max-num-seqs {each}")
+    return Hint(f"--{NAMES.max_num_seqs} {each}", f"vllm serve … --{NAMES.max_num_seqs} {each}")
 
 
 def other_budget(now: int | None) -> Hint:
     """Steps of another size than `now`, in tokens, where that is known."""
-    return Hint(f"--{BUDGET}", f"vllm serve … --{BUDGET} {2048 if now is None else 2 * now}")
+    name = NAMES.max_num_batched_tokens
+    return Hint(f"--{name}", f"vllm serve … --{name} {2048 if now is None else 2 * now}")
+
+
+def count_work() -> Hint:
+    """Counters of FLOPs and bytes per step."""
+    return Hint(f"--{NAMES.count_work}", f"vllm serve … --{NAMES.count_work}")
 
 
 def _whole(flags: Mapping[str, FlagValue], name: str, usual: int) -> int:

@@ -6,23 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from vtop.metrics import vllm
 from vtop.metrics.page import Folder
-from vtop.metrics.vllm import Kind, Quantity
+from vtop.metrics.quantity import Quantity, SeriesKind
+from vtop.metrics.series_names import SeriesMeaning, labels_of
+from vtop.server_kinds.registry import series_names
+from vtop.server_kinds.vllm.series import SERIES
 
 PAGES = Path(__file__).parent.parent / "scrapes"
 
 
-def meaning(series: str) -> vllm.Meaning:
-    found = vllm.meaning(series)
+def meaning(series: str) -> SeriesMeaning:
+    found = SERIES.meaning(series)
     assert found is not None, series
     return found
 
 
 def quantities(page: str) -> set[Quantity]:
     text = (PAGES / f"{page}.txt").read_text(encoding="utf-8")
-    scrape = Folder().scrape(text, server=0, at_s=0.0, took_s=0.0, bytes=0, health=None)
-    found = [vllm.meaning(series) for series in [*scrape.values, *scrape.hists]]
+    scrape = Folder(series_names).scrape(text, server=0, at_s=0.0, took_s=0.0, bytes=0, health=None)
+    found = [SERIES.meaning(series) for series in [*scrape.values, *scrape.hists]]
     return {one.quantity for one in found if one is not None}
 
 
@@ -75,8 +77,8 @@ def test_per_step_and_per_request_times_are_never_one_quantity() -> None:
 def test_ray_says_the_same_under_its_own_prefix(prefix: str) -> None:
     running = meaning(f'{prefix}num_requests_running{{engine="0",ReplicaId="r1",WorkerId="w"}}')
     assert (running.quantity, running.engine) == (Quantity.RUNNING, "r1/0")
-    assert meaning(f"{prefix}iteration_tokens_total").kind is Kind.HISTOGRAM
-    assert meaning(f"{prefix}generation_tokens_total").kind is Kind.COUNTER
+    assert meaning(f"{prefix}iteration_tokens_total").kind is SeriesKind.HISTOGRAM
+    assert meaning(f"{prefix}generation_tokens_total").kind is SeriesKind.COUNTER
 
 
 def test_a_pid_is_no_engine() -> None:
@@ -85,8 +87,8 @@ def test_a_pid_is_no_engine() -> None:
 
 def test_families_that_vtop_does_not_read_have_no_meaning() -> None:
     for series in ("vllm:new_thing_total", "vllm:avg_generation_throughput_toks_per_s", "python_info", "x", "{", ""):
-        assert vllm.meaning(series) is None
-    assert vllm.recorded("vllm:new_thing_total")  # but a later vtop may
+        assert SERIES.meaning(series) is None
+    assert SERIES.recorded("vllm:new_thing_total")  # but a later vtop may
 
 
 def test_parts_are_told_apart_by_their_label() -> None:
@@ -95,9 +97,11 @@ def test_parts_are_told_apart_by_their_label() -> None:
 
 
 def test_labels_that_say_none_are_not_there() -> None:
-    assert vllm.labels('vllm:cache_config_info{block_size="16",sliding_window="None"}') == {"block_size": "16"}
+    assert labels_of('vllm:cache_config_info{block_size="16",sliding_window="None"}') == {"block_size": "16"}
 
 
 @pytest.mark.parametrize("quantity", list(Quantity))
 def test_every_quantity_has_a_name_that_means_it(quantity: Quantity) -> None:
-    assert meaning(vllm.exported_as(quantity)).quantity is quantity
+    exported = SERIES.exported_as(quantity)
+    assert exported is not None
+    assert meaning(exported).quantity is quantity
