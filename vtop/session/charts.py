@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from vtop.metrics.quantity import Quantity
 from vtop.session.frame.charts import Charts, LoggedEvent, Points
 from vtop.session.frame.frame import View
+from vtop.session.frame.vocabulary import LoggedKind
 from vtop.session.history.gpus import GpuHistory
 from vtop.session.history.server import GAP_INTERVALS, ServerHistory
 from vtop.session.history.tracks import HistogramTrack, Track
@@ -269,7 +270,7 @@ def _devices(history: GpuHistory, track: Track, now_s: float, edges: Sequence[fl
     return tuple(points)
 
 
-def _marks(event_log: Sequence[LoggedEvent], edges: Sequence[float]) -> tuple[tuple[int, str], ...]:
+def _marks(event_log: Sequence[LoggedEvent], edges: Sequence[float]) -> tuple[tuple[int, LoggedKind], ...]:
     return tuple(
         (bisect_left(edges, logged.at_s) - 1, logged.kind)
         for logged in event_log

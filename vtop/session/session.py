@@ -27,6 +27,7 @@ from vtop.recording import (
     Start,
 )
 from vtop.recording.events import DEFAULT_KIND
+from vtop.recording.vocabulary import LOAD_STATES, known
 from vtop.session import charts
 from vtop.session.bottleneck import queueing, status
 from vtop.session.bottleneck.evidence import pressure
@@ -39,6 +40,7 @@ from vtop.session.frame.requests import Preemption, Requests
 from vtop.session.frame.servers import EnginePart, ServerPart, StartedWith, Status
 from vtop.session.frame.values import Count
 from vtop.session.frame.verdict import Pressure
+from vtop.session.frame.vocabulary import LoggedKind, StatusKind
 from vtop.session.hardware import energy, roofline
 from vtop.session.history import server_config
 from vtop.session.history.gpus import GpuHistory
@@ -55,7 +57,7 @@ from vtop.session.recompute.write_fit import WriteFit
 EVENTS_SHOWN = 200
 
 # which server's status speaks for the session, gravest first
-_GRAVITY = ("down", "unhealthy", "blind", "frozen", "waiting", "busy", "idle")
+GRAVITY: tuple[StatusKind, ...] = ("down", "unhealthy", "blind", "frozen", "waiting", "busy", "idle")
 
 
 class Session:
@@ -123,8 +125,10 @@ class Session:
         changed = index and server.health.scrape[-1] == index
         before, now = server.health.at(index - 1) if changed else scrape.health, scrape.health
         if before != now and now is not None and before is not None:
-            kind, word = ("back", "healthy again") if now == 200 else ("unhealthy", f"/health says {now or 'nothing'}")
-            self._log_event(scrape.t, scrape.at_s, kind, who + word)
+            if now == 200:
+                self._log_event(scrape.t, scrape.at_s, "back", f"{who}healthy again")
+            else:
+                self._log_event(scrape.t, scrape.at_s, "unhealthy", f"{who}/health says {now or 'nothing'}")
         if scrape.bad_lines and not (index and server.bad_lines.at(index - 1)):
             lines = "1 line" if scrape.bad_lines == 1 else f"{scrape.bad_lines} lines"
             self._log_event(
@@ -166,18 +170,20 @@ class Session:
 
     def _apply_load(self, load: Load) -> None:
         self.load.apply_load(load)
-        match load.state:
+        match known(load.state, LOAD_STATES):
             case "begin":
                 text = f"load {load.spec}"
             case "steady":
                 text = "warm-up is over"
             case "change":
                 text = target_words(load)
-            case _:
+            case "other":
+                return
+            case "end":
                 text = ended_words(load, self.load.phases[load.phase].seen(load.t))
         self._log_event(load.t, load.t, "phase", text)
 
-    def _log_event(self, t: float, at_s: float, kind: str, text: str) -> None:
+    def _log_event(self, t: float, at_s: float, kind: LoggedKind, text: str) -> None:
         self._log.add(t, LoggedEvent(at_s, kind, text))
 
     def _who(self, server: int) -> str:
@@ -242,7 +248,7 @@ class Session:
         device = self.gpus.served(known.began_s(now_s, self.start.unix_s), now_s)
         return server_config.started_with(known.identity(now_s), *(device or (None, None)))
 
-    def marks(self, kind: str) -> tuple[LoggedEvent, ...]:
+    def marks(self, kind: LoggedKind) -> tuple[LoggedEvent, ...]:
         """All logged events of a kind that stand in the charts: restart, outage, mark."""
         return tuple(one for one in self._log.marks() if one.kind == kind)
 
@@ -335,7 +341,7 @@ def _gravest(servers: Sequence[ServerPart]) -> Status:
         return Status("waiting", "no server to watch", fresh=False)
     if all(server.status.kind == "waiting" for server in servers):
         return servers[0].status
-    return min((server.status for server in servers), key=lambda one: _GRAVITY.index(one.kind))
+    return min((server.status for server in servers), key=lambda one: GRAVITY.index(one.kind))
 
 
 def _engines(window: Window, servers: Sequence[ServerHistory]) -> tuple[EnginePart, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from vtop.recording.events import GpuReading
+from vtop.recording.vocabulary import PowerKind, ThrottleReason
 
 UNPOPULATED_W: Final = 1.0  # what some drivers give under load for a reading they do not have
 
@@ -21,7 +22,7 @@ FUNCTION_NOT_FOUND: Final = 13
 LOST: Final = (15, 16)  # GPU is lost, GPU requires restart: of one GPU, the others answer on
 
 # NVML: nvmlClocksEventReasons. The idle bit (1) is not a throttle and is left out.
-THROTTLE: Final = (
+THROTTLE: Final[tuple[tuple[int, ThrottleReason], ...]] = (
     (0x004, "power cap"),
     (0x020, "thermal (sw)"),
     (0x040, "thermal (hw)"),
@@ -141,7 +142,7 @@ def read_device(nvml: Nvml, device: NvmlDevice, mark: bool | None) -> tuple[GpuR
     return reading, lost
 
 
-def power(nvml: Nvml, handle: Any) -> tuple[float | None, str | None]:
+def power(nvml: Nvml, handle: Any) -> tuple[float | None, PowerKind | None]:
     """Watts, and whether they are an average over 1 s or of the instant.
 
     The plain call gives the average from Ampere on (not GA100), the instant before; which one is known only where
@@ -154,7 +155,7 @@ def power(nvml: Nvml, handle: Any) -> tuple[float | None, str | None]:
     ] or (None, None)
     if average_w is not None:
         return average_w, "average"
-    kind = None if instant_w is None else "instant"
+    kind: PowerKind | None = None if instant_w is None else "instant"
     plain_mw = nvml.ask("nvmlDeviceGetPowerUsage", handle)
     if plain_mw is not None and plain_mw > UNPOPULATED_W * 1000:
         return plain_mw / 1000, kind
@@ -172,7 +173,7 @@ def memory(nvml: Nvml, handle: Any) -> tuple[int | None, int | None]:
     return told.used, told.total
 
 
-def throttle(nvml: Nvml, handle: Any) -> tuple[str, ...] | None:
+def throttle(nvml: Nvml, handle: Any) -> tuple[ThrottleReason, ...] | None:
     """Why the clocks are held down, in words."""
     bits = nvml.ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
     if bits is None:  # the name before driver 535
@@ -182,7 +183,7 @@ def throttle(nvml: Nvml, handle: Any) -> tuple[str, ...] | None:
     return throttle_words(bits)
 
 
-def throttle_words(bits: int) -> tuple[str, ...]:
+def throttle_words(bits: int) -> tuple[ThrottleReason, ...]:
     """Clock event reason bits in words."""
     return tuple(word for bit, word in THROTTLE if bits & bit)
 

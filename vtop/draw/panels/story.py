@@ -12,9 +12,10 @@ from vtop.server_kinds import registry
 from vtop.session.bottleneck.verdict import TITLES
 from vtop.session.frame.charts import LoggedEvent
 from vtop.session.frame.frame import Frame
+from vtop.session.frame.vocabulary import LoggedKind, StatusKind, VerdictLimit
 
 # Kind of status -> sign, role. Red is for what needs a hand now.
-STATES: Final = {
+STATES: Final[dict[StatusKind, tuple[str, str]]] = {
     "waiting": ("waiting", "warn"),
     "down": ("down", "bad"),
     "unhealthy": ("unhealthy", "bad"),
@@ -24,8 +25,15 @@ STATES: Final = {
     "busy": ("busy", "good"),
 }
 # Of a verdict: what needs a hand is warn, red what needs it now.
-_VERDICTS: Final = {"none": "good", "idle": "dim", "waiting": "dim", "unknown": "dim", "stuck": "bad", "stale": "bad"}
-_EVENT_ROLES: Final = {
+_VERDICTS: Final[dict[VerdictLimit, str]] = {
+    "none": "good",
+    "idle": "dim",
+    "waiting": "dim",
+    "unknown": "dim",
+    "stuck": "bad",
+    "stale": "bad",
+}
+EVENT_ROLES: Final[dict[LoggedKind, str]] = {
     "start": "dim",
     "restart": "warn",
     "flags": "warn",
@@ -37,7 +45,7 @@ _EVENT_ROLES: Final = {
     "note": "dim",
     "end": "dim",
 }
-_WORDS: Final = {"start": "attached ·"}
+_WORDS: Final[dict[LoggedKind, str]] = {"start": "attached ·"}
 
 
 def header(frame: Frame, width: int, height: int, look: Look, state: str = "") -> list[Line]:
@@ -148,7 +156,7 @@ def status(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     return [first] + [blank(look, width)] * (height - 1)
 
 
-def verdict_role(limit: str) -> str:
+def verdict_role(limit: VerdictLimit) -> str:
     return _VERDICTS.get(limit, "warn")
 
 
@@ -167,7 +175,7 @@ def events(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
 
 
 def _event(logged: LoggedEvent, width: int, look: Look) -> Line:
-    role = _EVENT_ROLES.get(logged.kind, "dim")
+    role = EVENT_ROLES.get(logged.kind, "dim")
     sign = look.glyphs.signs.get(logged.kind, look.glyphs.signs["note"])
     word = "" if logged.text.startswith(logged.kind[:7]) else f"{_WORDS.get(logged.kind, logged.kind)} "
     return line(

@@ -12,6 +12,7 @@ from vtop.load.http.response import Asked, Reading
 from vtop.load.http.server_errors import clean, message_of, refused_field
 from vtop.load.http.sse import EventStream
 from vtop.recording.events import Request
+from vtop.recording.vocabulary import ErrorClass
 
 BODY_LIMIT: Final = 8 * 2**20  # bytes kept of an answer that is no event stream
 
@@ -61,7 +62,7 @@ class Exchange:
         self.headers_s: float | None = None
         self.end_s: float | None = None
         self.status: int | None = None
-        self.error: str | None = None
+        self.error: ErrorClass | None = None
         self.detail: str | None = None
         self.refused: str | None = None  # the field of the request that the server would not take
         self.kept = False  # its connection had been open before
@@ -82,7 +83,7 @@ class Exchange:
         elif len(self._body) < BODY_LIMIT:
             self._body += body
 
-    def finish(self, at: float, last_read_s: float, broke: str | None = None, why: str = "") -> None:
+    def finish(self, at: float, last_read_s: float, broke: ErrorClass | None = None, why: str = "") -> None:
         """Nothing more comes. broke and why: see `Reading.verdict`; None when the answer came to its end."""
         if self.end_s is not None:
             return

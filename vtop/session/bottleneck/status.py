@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from vtop import units
 from vtop.metrics.quantity import Quantity
+from vtop.recording.vocabulary import OutageReason
 from vtop.server_kinds import registry
 from vtop.session.frame.servers import Status
 from vtop.session.history.server import ServerHistory
 
 FROZEN_AFTER_S = 5.0  # vLLM's gauges stand still after a mass abort; a long prefill also looks like this
 
-_HINTS = {
+HINTS: dict[OutageReason, str] = {
     "refused": "nothing listens there yet; vtop goes on trying",
     "timeout": "it listens and does not answer",
     "dns": "check the host name",
@@ -37,7 +38,7 @@ def status(server: ServerHistory, index: int, now_s: float) -> Status:
     if latest_scrape_t is None:
         if latest is None:
             return Status("waiting", f"asking {url} …", index, fresh=False)
-        hint = _HINTS.get(latest.reason, "")
+        hint = HINTS.get(latest.reason, "")
         why = f"{latest.detail or latest.reason}" + (f" ({hint})" if hint else "")
         return Status("waiting", f"waiting for {url}: try {outages}, {why}", index, fresh=False)
     last = scrapes - 1

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vtop.recording.vocabulary import PowerKind, ThrottleReason
 from vtop.session.frame.values import Gauge
+from vtop.session.frame.vocabulary import EnergySource
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,7 +22,7 @@ class GpuPart:
     mem_used_bytes: int | None
     mem_total_bytes: int | None
     power: Gauge
-    power_kind: str | None
+    power_kind: PowerKind | None
     power_limit_w: float | None
     energy_j: float | None  # in the window
     temp_c: float | None
@@ -28,7 +30,7 @@ class GpuPart:
     sm_max_mhz: float | None
     mem_mhz: float | None
     mem_max_mhz: float | None
-    throttle: tuple[str, ...] | None
+    throttle: tuple[ThrottleReason, ...] | None
     age_s: float
     temp_high_c: float | None = None  # in the window
 
@@ -63,11 +65,11 @@ class Energy:
     """Joules over the window, of the GPUs counted (energy.py)."""
 
     joules: float | None = None
-    source: str | None = None  # "the GPUs' energy counters", "power integrated over the readings"
+    source: EnergySource | None = None
     per_output_token_j: float | None = None
     per_token_j: float | None = None  # prompt and output
     idle_w: float | None = None  # lowest power seen while nothing ran, in the session so far
     idle_share: float | None = None  # idle_w x window / joules
     near_limit_share: float | None = None  # of readings at 97 % of the power limit or more
     throttled_share: float | None = None  # of readings with a reason that holds the clock down, idle ones left out
-    throttle: tuple[tuple[str, float], ...] = ()  # each reason with its share
+    throttle: tuple[tuple[ThrottleReason, float], ...] = ()  # each reason with its share

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vtop.recording.vocabulary import ErrorClass, LoadShape
+from vtop.session.frame.vocabulary import PhaseState
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantiles:
@@ -40,8 +43,8 @@ class LoadPart:
     server: int  # that it is put on
     begin_s: float
     spec: str
-    shape: str  # closed, open
-    state: str  # running, ended
+    shape: LoadShape
+    state: PhaseState
     reason: str | None
     concurrency: int | None  # target
     rate_per_s: float | None  # target
@@ -53,7 +56,7 @@ class LoadPart:
     done: int
     failed: int
     unfinished: int  # broken off by vtop itself; in no percentile's favour, and among the judged
-    failed_by_class: tuple[tuple[str, int], ...]
+    failed_by_class: tuple[tuple[ErrorClass, int], ...]
     failed_detail: str | None  # what the first failure of the most frequent class said, in one line
     planned: int | None
     progress_ratio: float | None

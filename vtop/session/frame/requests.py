@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vtop.session.frame.values import Count, Gauge
+from vtop.session.frame.vocabulary import DatedBy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,7 +25,7 @@ class PreemptionEvent:
     at_s: float
     server: int
     count: float  # requests put back in this step of the stair
-    dated_by: str  # gauges: running fell, waiting rose, nothing finished; counter: where no gauge shows it
+    dated_by: DatedBy
     kv_before_ratio: float | None
     kv_after_ratio: float | None
     freed_ratio: float | None  # fall of KV use, all of `count` together

@@ -10,6 +10,7 @@ from itertools import compress
 from operator import attrgetter, ne
 
 from vtop.recording import Gpu, GpuReading, Note
+from vtop.recording.vocabulary import POWER_KINDS, known
 from vtop.session.frame.gpus import GpuPart, Gpus
 from vtop.session.history.server import GAP_INTERVALS
 from vtop.session.history.tracks import FactTrack, Track
@@ -181,7 +182,7 @@ def _device(device: DeviceHistory, first: int, last: int, age_s: float) -> GpuPa
         mem_used_bytes=int(used) if used is not None else None,
         mem_total_bytes=int(total) if total is not None else None,
         power=gauge(now["power_w"], device.numbers["power_w"].each(first, last)),
-        power_kind=fact.power_kind,
+        power_kind=known(fact.power_kind, POWER_KINDS) if fact.power_kind is not None else None,
         power_limit_w=now["power_limit_w"],
         energy_j=energy_j if energy_j is not None and energy_j >= 0 else None,  # it fell: the driver was loaded anew
         temp_c=now["temp_c"],

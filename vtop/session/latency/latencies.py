@@ -12,9 +12,10 @@ from vtop.metrics.quantity import Quantity
 from vtop.samples import samples_needed
 from vtop.session.frame.latencies import Latency
 from vtop.session.frame.tokens import Iteration, PrefixCache
+from vtop.session.frame.vocabulary import Cohort
 from vtop.session.history.window import Window
 
-_ROWS = (
+_ROWS: tuple[tuple[str, Quantity, Cohort], ...] = (
     ("TTFT", Quantity.TTFT, "first token"),
     ("ITL", Quantity.ITL, "every token"),
     ("TPOT", Quantity.TPOT, "finished"),

@@ -27,6 +27,7 @@ from statistics import median
 
 from vtop.metrics.quantity import Quantity
 from vtop.session.frame.tokens import WallClock
+from vtop.session.frame.vocabulary import StepFrom
 from vtop.session.history.window import ScrapeRange, Window
 from vtop.session.recompute.decode_only import step_times
 from vtop.session.recompute.required_tokens import needed
@@ -39,7 +40,9 @@ def wallclock(window: Window, *, recomputed_tokens: float | None, own_step_s: fl
     times = [time for one in window.ranges for time in step_times(one.server, one.first, one.last)]
     enough = len(times) >= ENOUGH or own_step_s is None
     step_s = median(times) if times and enough else own_step_s
-    step_from = ("steps that only decode" if times and enough else "own load") if step_s is not None else None
+    step_from: StepFrom | None = None
+    if step_s is not None:
+        step_from = "steps that only decode" if times and enough else "own load"
     seconds, idle, engines = 0.0, 0.0, 0
     for one in window.ranges:
         many = _engines(one)

@@ -1,0 +1,39 @@
+"""The closed vocabularies of a frame: every word that one of its fields may hold, beside those of a recording."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, get_args
+
+StatusKind = Literal["waiting", "down", "unhealthy", "blind", "frozen", "idle", "busy"]
+LoggedKind = Literal[
+    "start", "restart", "flags", "outage", "back", "unhealthy", "preemption", "phase", "mark", "note", "end"
+]
+VerdictLimit = Literal[
+    "kv",
+    "max-num-seqs",
+    "token-budget",
+    "deferred",
+    "power",
+    "frontend",
+    "client",
+    "none",
+    "idle",
+    "asleep",
+    "prefilling",
+    "stuck",
+    "stale",
+    "waiting",
+    "unknown",
+]
+PhaseState = Literal["running", "ended"]  # of vtop's own load
+DatedBy = Literal["gauges", "counter"]  # running fell, waiting rose, nothing finished; where no gauge shows it
+Cohort = Literal["first token", "every token", "finished"]  # whose latency
+LengthsFrom = Literal["the load's spec", "finished requests"]
+StepFrom = Literal["own load", "steps that only decode"]
+RecomputeMethod = Literal["write bytes, model shape", "write bytes, fitted", "KV released"]
+EnergySource = Literal["the GPUs' energy counters", "power integrated over the readings"]
+LoadUnit = Literal["in flight", "requests/s"]
+
+STATUS_KINDS: Final[tuple[StatusKind, ...]] = get_args(StatusKind)
+LOGGED_KINDS: Final[tuple[LoggedKind, ...]] = get_args(LoggedKind)
+VERDICT_LIMITS: Final[tuple[VerdictLimit, ...]] = get_args(VerdictLimit)
