@@ -106,7 +106,8 @@ def test_a_recording_with_such_words_is_shown() -> None:
     assert (frame.load.shape, frame.load.state) == ("other", "running")
     assert frame.load.failed_by_class == (("other", 2),)
     assert frame.load.failed_detail == "boo"
-    assert frame.gpus.devices[0].power_kind == "other"
+    (device,) = frame.gpus.devices
+    assert (device.power_kind, device.throttle) == ("other", ("other",))
     assert [one.text for one in frame.event_log if one.kind == "phase"] == ["load wave=4", "wave=8"]
     assert "it is written" in [one.text for one in frame.event_log]
 

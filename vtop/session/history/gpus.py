@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from itertools import compress
 from operator import attrgetter, ne
 
+import msgspec
+
 from vtop.recording import Gpu, GpuReading, Note
-from vtop.recording.vocabulary import POWER_KINDS, known
+from vtop.recording.vocabulary import POWER_KINDS, THROTTLE_REASONS, known
 from vtop.session.frame.gpus import GpuPart, Gpus
 from vtop.session.history.server import GAP_INTERVALS
 from vtop.session.history.tracks import FactTrack, Track
@@ -61,7 +63,7 @@ class DeviceHistory:
         words = (reading.name, reading.power_kind, reading.throttle, reading.serving, reading.lost)
         if words != self._words:
             self._words = words
-            self.facts.put(number, reading)
+            self.facts.put(number, _known_words(reading))
 
     def put_absent(self, number: int) -> None:
         for track in self.numbers.values():
@@ -166,6 +168,16 @@ def counted_of(readings: Sequence[GpuReading]) -> Sequence[GpuReading]:
     return [reading for reading in readings if reading.serving] or readings
 
 
+def _known_words(reading: GpuReading) -> GpuReading:
+    """The reading with the words of its closed vocabularies."""
+    kind, reasons = reading.power_kind, reading.throttle
+    return msgspec.structs.replace(
+        reading,
+        power_kind=known(kind, POWER_KINDS) if kind is not None else None,
+        throttle=tuple(known(reason, THROTTLE_REASONS) for reason in reasons) if reasons is not None else None,
+    )
+
+
 def _device(device: DeviceHistory, first: int, last: int, age_s: float) -> GpuPart:
     fact = device.facts.at(last)
     assert fact is not None
@@ -182,7 +194,7 @@ def _device(device: DeviceHistory, first: int, last: int, age_s: float) -> GpuPa
         mem_used_bytes=int(used) if used is not None else None,
         mem_total_bytes=int(total) if total is not None else None,
         power=gauge(now["power_w"], device.numbers["power_w"].each(first, last)),
-        power_kind=known(fact.power_kind, POWER_KINDS) if fact.power_kind is not None else None,
+        power_kind=fact.power_kind,
         power_limit_w=now["power_limit_w"],
         energy_j=energy_j if energy_j is not None and energy_j >= 0 else None,  # it fell: the driver was loaded anew
         temp_c=now["temp_c"],
