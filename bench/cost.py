@@ -35,7 +35,7 @@ PARTS = (  # what, module, function
     ("parse the page", "vtop.metrics.exposition", "Parser.parse"),
     ("what changed on the page", "vtop.metrics.page", "Folder.scrape"),
     ("encode, write, decode a line", "vtop.recording.recording", "LiveRecording.append"),
-    ("is the terminal there", "vtop.ui.app", "_terminal_is_gone"),
+    ("is the terminal there", "vtop.ui.driver", "is_gone"),
     ("tick: take, decide", "vtop.ui.app", "VtopApp.catch_up"),
     ("fold", "vtop.session.session", "Session.apply"),
     ("frame: charts", "vtop.session.charts", "charts"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from vtop import shipped, units
 from vtop.engine.fit import profile
-from vtop.engine.fit.calibration import pace_of
+from vtop.engine.fit.calibration import host_factors_of
 from vtop.engine.runs.runs import Run, runs
 from vtop.engine.whatif.whatif import Row, WhatIf, changes, recorded_of, what_if
 
@@ -55,7 +55,7 @@ def foretold(pair: Pair) -> tuple[WhatIf, Run]:
         num_gpu_blocks=asked.flags.num_gpu_blocks,
         max_num_batched_tokens=asked.flags.max_num_batched_tokens,
     )
-    return what_if(known, h200, flags, pace=pace_of(known, h200)), asked
+    return what_if(known, h200, flags, factors=host_factors_of(known, h200)), asked
 
 
 def main() -> None:

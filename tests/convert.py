@@ -1,6 +1,6 @@
 """Turns raw /metrics pages, one JSON line each, into a recording, by the same path as a live scrape.
 
-usage: python -m tests.convert PAGES.jsonl[.gz] RECORDING.jsonl[.gz] [--origin TEXT] [--version 0.26.0]
+usage: python -m tests.convert SCRAPES.jsonl[.gz] RECORDING.jsonl[.gz] [--origin TEXT] [--version 0.26.0]
                                [--max-model-len 8192] [--config config.json] [--gpu-name NAME]
 
 A line has `t` and `t2` (unix seconds before and after the scrape), `text` (the page) and, if there was a GPU, `gpu`:
@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--gpu-name")
     asked = parser.parse_args()
     recording = convert(
-        read_pages(asked.pages),
+        read_pages(asked.scrapes),
         asked.recording,
         origin=asked.origin,
         version=asked.version,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
+from tests.cli.vtop import runner
 from tests.session.made import RECORDINGS, SMALL
 from vtop.cli import main
 
@@ -17,7 +19,7 @@ SHORT, LONG = FILES["sweep_c8"], FILES["sweep_c16"]
 
 
 def compared(*words: str) -> Result:
-    return CliRunner().invoke(main, ["compare", *words])
+    return runner().invoke(main, ["compare", *words])
 
 
 def refused(*words: str) -> str:
@@ -75,11 +77,22 @@ def test_the_ending_says_the_form_and_nothing_is_overwritten(ending: str, tmp_pa
 
 def test_the_exit_code_tells_what_got_worse() -> None:
     asked = ["overload", "overload_loaded", "--on", "output_per_s,tpot.mean_s,itl.mean_s"]
-    result = compared(*asked, "--fail-over", "0.1%")
+    result = compared(*asked, "--fail-over", "0.05%")
     assert result.exit_code == 1
     assert len(result.stderr.splitlines()) == 2
-    assert all("worse by more than 0.1 %" in line for line in result.stderr.splitlines())
+    assert all("worse by more than 0.05 %" in line for line in result.stderr.splitlines())
     assert compared(*asked, "--fail-over", "5%").exit_code == 0
+
+
+def test_what_is_not_judged_is_not_0(tmp_path: Path) -> None:
+    whole = gzip.decompress(Path(FILES["overload"]).read_bytes()).splitlines(keepends=True)
+    torn, damaged = tmp_path / "torn.jsonl", tmp_path / "damaged.jsonl"
+    torn.write_bytes(b"".join(whole[:-1]))
+    damaged.write_bytes(b"".join([*whole[:50], b"{}\n", *whole[50:]]))
+    asked = ["overload_loaded", "--on", "output_per_s,tpot.mean_s,itl.mean_s", "--fail-over", "50%"]
+    for file, why in ((torn, "it was broken off"), (damaged, "lines of it cannot be read (1)")):
+        result = compared(str(file), *asked)
+        assert (result.exit_code, result.stderr) == (3, f"vtop: not judged: all of {file.name}: {why}\n")
 
 
 def test_what_cannot_be_understood_is_one_line_and_exit_code_2(tmp_path: Path) -> None:

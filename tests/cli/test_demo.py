@@ -14,9 +14,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from click.testing import CliRunner
 
-from tests.cli.vtop import refused, vtop
+from tests.cli.vtop import refused, runner, vtop
 from tests.ui.pty import LONGEST_S, VTOP, Terminal, environment
 from vtop.cli import main
 from vtop.recording import FileRecording, Identity, Request, Scrape
@@ -28,7 +27,7 @@ SIZE = (120, 36)
 
 
 def test_without_a_terminal_the_demo_prints_an_instant() -> None:
-    result = CliRunner().invoke(main, ["demo"])
+    result = runner().invoke(main, ["demo"])
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith(" simulated/h200-qwen2.5-7b · vLLM 0.32.0+vtop.simulated")
     assert "KV 32,768 tok" in result.stdout
@@ -156,7 +155,7 @@ def test_another_address_is_warned_of(host: str, warned: bool, monkeypatch: pyte
 
     monkeypatch.setattr("vtop.engine.server.subprocess.listen", listen)
     monkeypatch.setattr("vtop.engine.server.serve.serve", lambda settings, listening: signal.SIGTERM)
-    result = CliRunner().invoke(main, ["simulate", "--host", host, "--port", "1234"])
+    result = runner().invoke(main, ["simulate", "--host", host, "--port", "1234"])
     assert (result.exit_code, asked) == (128 + signal.SIGTERM, [(host, 1234)])
     assert ("whoever reaches this machine can ask it" in result.stderr) == warned
 
@@ -181,7 +180,7 @@ def test_a_port_that_is_taken_is_one_line(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_simulated_is_one_line(words: str, hint: str) -> None:
-    result = CliRunner().invoke(main, words.split())
+    result = runner().invoke(main, words.split())
     assert (result.exit_code, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
     assert hint in line

@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.vtop import refused, vtop
 from tests.report.reports import path_of
+from tests.ui.pty import VTOP, environment
 
 
 def test_without_anything_it_writes_report_html_and_never_over_it(tmp_path: Path) -> None:
@@ -19,6 +20,21 @@ def test_without_anything_it_writes_report_html_and_never_over_it(tmp_path: Path
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"report.html\n")
     assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert "report.html: exists already" in refused(vtop("report", "sweep_c64", folder=tmp_path))
+
+
+def test_half_a_report_is_none_and_stands_in_nobodys_way(tmp_path: Path) -> None:
+    words = [*VTOP, "report", "sweep_c64"]
+    little = ["sh", "-c", 'ulimit -f 8; exec "$@"', "sh", *words]  # a file may have eight blocks, then it is full
+    done = subprocess.run(little, capture_output=True, cwd=tmp_path, env=environment(), timeout=60, check=False)
+    assert refused(done) == "vtop: report.html: cannot be written (File too large)"
+    assert list(tmp_path.iterdir()) == []
+    assert vtop("report", "sweep_c64", folder=tmp_path).returncode == 0
+
+
+def test_a_report_goes_to_stdout_by_a_dash(tmp_path: Path) -> None:
+    done = vtop("report", "sweep_c64", "-o", "-", "--format", "html", folder=tmp_path)
+    assert done.stdout.startswith(b"<!DOCTYPE html>")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(("ending", "begins"), [("md", "# vtop report"), ("txt", "vtop report"), ("json", "{")])

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from rich.cells import cell_len
 
-from tests.cli.vtop import vtop
+from tests.cli.vtop import runner, vtop
 from tests.ui.screens import OVERLOAD, SWEEP
 from vtop.cli import main
 
@@ -24,7 +23,7 @@ KEYS = {
 
 
 def shown(*words: str) -> str:
-    result = CliRunner().invoke(main, ["show", *words])
+    result = runner().invoke(main, ["show", *words])
     assert (result.exit_code, result.stderr) == (0, "")
     return result.stdout
 
@@ -132,7 +131,7 @@ def test_a_model_s_config_gives_the_bytes_and_the_tokens_that_the_recording_lack
 def test_a_file_that_is_no_config_is_said_in_one_line(tmp_path: Path) -> None:
     wrong = tmp_path / "weights.json"
     wrong.write_text("[1, 2]")
-    result = CliRunner().invoke(main, ["show", str(SWEEP), "--model-config", str(wrong)])
+    result = runner().invoke(main, ["show", str(SWEEP), "--model-config", str(wrong)])
     assert result.exit_code == 2
     assert result.stderr == f"vtop: {wrong}: no config.json of a model; name the one in the model's folder\n"
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from tests.cli.test_show import strict
+from tests.cli.vtop import runner
 from tests.engine.test_runs import busy, loaded, started, written
 from tests.session.made import Log, Server
 from tests.ui.screens import OVERLOAD
@@ -18,11 +19,11 @@ from vtop.engine.fit import profile
 from vtop.recording import GpuReading
 
 RUN = ("sweep", "--phase", "7")  # 64 in flight
-PHASE = (*RUN, "--no-pace")
+PHASE = (*RUN, "--profile-alone")
 
 
 def asked(*words: str | Path) -> Result:
-    return CliRunner().invoke(main, ["whatif", *map(str, words)])
+    return runner().invoke(main, ["whatif", *map(str, words)])
 
 
 def answered(*words: str | Path) -> str:
@@ -57,7 +58,7 @@ def test_the_models_own_error_stands_before_its_answer() -> None:
     text = answered(*RUN, "--max-num-seqs", "16")
     error, answer = text.index("How far off the model is"), text.index("With --max-num-seqs 16")
     assert error < answer
-    assert "recorded   profile alone          error   at its pace          error" in text[error:answer]
+    assert "recorded   profile alone          error   with host factors          error" in text[error:answer]
     assert "to launch a step without a graph" in text[:error]
     assert "output tokens/s" in text[error:answer]
     assert "± is the model's own error" in text[answer:]
@@ -147,7 +148,7 @@ def test_json_holds_every_number_with_its_error_and_doubt() -> None:
     assert output["error_ratio"] == pytest.approx(output["simulated"] / output["recorded"] - 1)
     alone = output["by_profile_alone"]
     assert output["by_profile_alone_error_ratio"] == pytest.approx(alone / output["recorded"] - 1)
-    assert 0.5 < run["pace"]["launch"] < 2
+    assert 0.5 < run["host_factors"]["launch"] < 2
     assert output["difference"] == pytest.approx(output["predicted"] - output["simulated"])
     assert output["verdict"] == "worse"
     assert 0 < output["doubt"] < abs(output["difference"])
@@ -155,7 +156,7 @@ def test_json_holds_every_number_with_its_error_and_doubt() -> None:
 
 
 def test_every_phase_is_answered_unless_one_is_asked_for() -> None:
-    assert [run["concurrency"] for run in document("sweep", "--no-pace")["runs"]] == [1, 2, 4, 8, 16, 32, 64]
+    assert [run["concurrency"] for run in document("sweep", "--profile-alone")["runs"]] == [1, 2, 4, 8, 16, 32, 64]
     assert [run["concurrency"] for run in document(*PHASE)["runs"]] == [64]
 
 
@@ -221,7 +222,7 @@ def test_no_file_is_overwritten(tmp_path: Path) -> None:
     for name, verb in (("old.md", "whatif"), ("old.toml", "fit")):
         path = tmp_path / name
         path.write_text("mine")
-        result = CliRunner().invoke(main, [verb, "sweep_c64", "-o", str(path)])
+        result = runner().invoke(main, [verb, "sweep_c64", "-o", str(path)])
         assert "exists already" in refused(result)
         assert path.read_text() == "mine"
 
@@ -231,7 +232,7 @@ def test_no_file_is_overwritten(tmp_path: Path) -> None:
 
 def test_a_fit_is_a_profile_that_whatif_takes_on_another_recording(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    done = CliRunner().invoke(main, ["fit", "sweep_c64", "-o", str(path), "--was-max-num-seqs", "128"])
+    done = runner().invoke(main, ["fit", "sweep_c64", "-o", str(path), "--was-max-num-seqs", "128"])
     assert done.exit_code == 0, done.stderr
     assert "sweep_c64" in done.stdout
     assert "holds for prompt tokens 1,024" in done.stdout
@@ -251,14 +252,14 @@ def test_a_device_without_a_profile_is_fitted_on_the_recording_itself(at_limit: 
     assert "no profile of its GPU, which is not on record: fitting one on" in result.stderr
     found = json.loads(result.stdout)
     assert found["profile"]["origin"] == "fitted on seated.jsonl alone"
-    assert [one for one in found["runs"][0]["remarks"] if "fitted on this run, too" in one]
+    assert [one for one in found["runs"][0]["remarks"] if "fitted on this recording, too" in one]
 
 
 def test_where_a_profile_is_to_lie_is_looked_at_before_it_is_made(tmp_path: Path) -> None:
-    result = CliRunner().invoke(main, ["fit", "sweep_c64", "-o", str(tmp_path / "none" / "mine.toml")])
+    result = runner().invoke(main, ["fit", "sweep_c64", "-o", str(tmp_path / "none" / "mine.toml")])
     assert "there is no folder" in refused(result)
 
 
 def test_a_profile_is_a_toml_file() -> None:
-    result = CliRunner().invoke(main, ["fit", "sweep_c64", "-o", "mine.json"])
+    result = runner().invoke(main, ["fit", "sweep_c64", "-o", "mine.json"])
     assert "a profile is a .toml file" in refused(result)

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from tests.cli.vtop import refused, vtop
+from tests.cli.vtop import refused, runner, vtop
 from tests.export.recorded import SHORT, SWEEP, loaded, strict, watched, written
 from vtop.cli import main
 from vtop.export.tables.tables import TABLES
@@ -18,7 +18,7 @@ NAMES = [table.name for table in TABLES]
 
 
 def run(*words: object) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in words])
+    return runner().invoke(main, [str(word) for word in words])
 
 
 def done(*words: object) -> list[str]:

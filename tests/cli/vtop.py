@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import signal
 import subprocess
+from inspect import signature
 from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
 
 from tests.cli.server import Server
 from tests.ui.pty import VTOP, environment
+
+
+def runner() -> CliRunner:
+    """click's, with stdout and stderr apart: click 8.1 mixes them unless told not to, later ones take no such word."""
+    apart: dict[str, Any] = {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}
+    return CliRunner(**apart)
 
 
 def vtop(*words: str | bytes, folder: Path, **env: str) -> subprocess.CompletedProcess[bytes]:

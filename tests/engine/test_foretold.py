@@ -8,7 +8,7 @@ import pytest
 
 from vtop import shipped
 from vtop.engine.fit import profile
-from vtop.engine.fit.calibration import pace_of
+from vtop.engine.fit.calibration import host_factors_of
 from vtop.engine.runs.runs import Run, runs
 from vtop.engine.whatif.whatif import recorded_of, what_if
 
@@ -37,7 +37,7 @@ def test_what_came_lies_within_the_doubt_that_was_stated(known: tuple[str, int],
         max_num_batched_tokens=measured.flags.max_num_batched_tokens,
     )
     assert flags != before.flags
-    answer, came = what_if(before, H200, flags, pace=pace_of(before, H200)), recorded_of(measured, None)
+    answer, came = what_if(before, H200, flags, factors=host_factors_of(before, H200)), recorded_of(measured, None)
     rows = {row.number.name: row for row in answer.rows}
     for name, share in (("output_per_s", 0.06), ("ttft_s", 0.10), ("tpot_s", 0.06)):
         row, real = rows[name], getattr(came, name)

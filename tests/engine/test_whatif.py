@@ -11,18 +11,14 @@ from vtop.engine.core.engine import Engine
 from vtop.engine.core.flags import Flags
 from vtop.engine.fit import profile
 from vtop.engine.fit.profile import Residual
-from vtop.engine.runs.measured import NUMBERS, Answer, Bounds, Levels, Measured, mean_of, quantile, simulated
+from vtop.engine.runs.measured import NUMBERS, Levels, Measured, mean_of, quantile, simulated
 from vtop.engine.runs.replay import Ask, Load, replay
 from vtop.engine.runs.runs import Run, read, runs
 from vtop.engine.whatif.flag_search import AS_GOOD, BEST, asked, criterion, search, with_flag
 from vtop.engine.whatif.whatif import (
-    BETTER,
-    HIGHER,
     NO_ERROR,
-    SAME,
     UNKNOWN,
     WITHIN,
-    WORSE,
     Error,
     Simulated,
     WhatIf,
@@ -67,12 +63,19 @@ def made(run: Run, due_s: float | None = None, count: int = 20) -> Run:
     return replace(run, load=Load(asks, None if due_s is not None else 8))
 
 
+def as_simulated(run: Run) -> Run:
+    """The run, with the times that are simulated of it on record."""
+    found = simulate(run, run.flags, H200)
+    parts = {name: getattr(found.measured, name) for name in ("queue_s", "prefill_s", "e2e_s", "frontend_s")}
+    return replace(run, observed=replace(run.observed, **parts, span_s=None))
+
+
 # --- the error first --------------------------------------------------------------------------------------------------
 
 
 def test_with_the_recorded_flags_nothing_is_claimed_to_change(busy: Run) -> None:
     answer = what_if(busy, H200, busy.flags)
-    assert {row.verdict for row in answer.rows if row.after is not None} == {SAME}
+    assert {row.verdict for row in answer.rows if row.after is not None} == {"same"}
     assert answer.after is answer.before
 
 
@@ -101,13 +104,13 @@ def test_fewer_max_num_seqs_than_the_pool_holds_requests_mean_no_preemption(fewe
     assert of(fewer, "preemptions")[2] == 0
     assert of(fewer, "recomputed_ratio")[2] == 0
     assert fewer.after.most_running == 10
-    assert next(row for row in fewer.rows if row.number.name == "preemptions").verdict == BETTER
+    assert next(row for row in fewer.rows if row.number.name == "preemptions").verdict == "better"
 
 
 def test_max_num_seqs_that_nobody_took_make_no_difference(overload: Run) -> None:
     answer = what_if(overload, H200, replace(overload.flags, max_num_seqs=120))
     assert answer.before.most_running < 120
-    assert {row.verdict for row in answer.rows} <= {SAME, WITHIN}  # graphs are captured up to twice max_num_seqs
+    assert {row.verdict for row in answer.rows} <= {"same", WITHIN}  # graphs are captured up to twice max_num_seqs
 
 
 def test_a_pool_a_block_larger_makes_a_difference_smaller_than_the_error(overload: Run) -> None:
@@ -122,8 +125,8 @@ def test_a_pool_a_block_larger_makes_a_difference_smaller_than_the_error(overloa
 def test_a_larger_pool_is_better_by_more_than_the_error(overload: Run) -> None:
     answer = what_if(overload, H200, replace(overload.flags, num_gpu_blocks=2 * overload.flags.num_gpu_blocks))
     verdicts = {row.number.name: row.verdict for row in answer.rows}
-    assert verdicts["output_per_s"] == verdicts["ttft_s"] == BETTER
-    assert verdicts["running"] == HIGHER
+    assert verdicts["output_per_s"] == verdicts["ttft_s"] == "better"
+    assert verdicts["running"] == "higher"
 
 
 def test_leaving_what_the_profile_was_fitted_on_is_said(overload: Run, fewer: WhatIf) -> None:
@@ -134,12 +137,12 @@ def test_leaving_what_the_profile_was_fitted_on_is_said(overload: Run, fewer: Wh
     assert not [one for one in fewer.remarks if one.startswith("beyond")]
 
 
-def test_an_error_measured_on_a_run_that_the_profile_was_fitted_on_is_said_to_be_small(fewer: WhatIf) -> None:
-    assert [one for one in fewer.remarks if "fitted on this run, too" in one]
+def test_an_error_measured_on_a_recording_that_the_profile_was_fitted_on_is_said_to_be_small(fewer: WhatIf) -> None:
+    assert [one for one in fewer.remarks if "fitted on this recording, too" in one]
 
 
 def test_requests_that_no_longer_fit_are_left_out_and_said(busy: Run) -> None:
-    mixed = replace(busy, load=Load((Ask(512, 32), Ask(4096, 32), Ask(512, 32)), 2))
+    mixed = as_simulated(replace(busy, load=Load((Ask(512, 32), Ask(4096, 32), Ask(512, 32)), 2)))
     answer = what_if(mixed, H200, replace(busy.flags, num_gpu_blocks=100))
     assert answer.after.refused == 1
     assert [one for one in answer.remarks if one.startswith("1 of 3 requests")]
@@ -221,7 +224,7 @@ def test_what_another_seed_changes_is_doubt_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("difference", "verdict"), [(0.0, SAME), (2.0, WITHIN), (-2.0, WITHIN), (2.1, WORSE), (-2.1, BETTER)]
+    ("difference", "verdict"), [(0.0, "same"), (2.0, WITHIN), (-2.0, WITHIN), (2.1, "worse"), (-2.1, "better")]
 )
 def test_only_what_is_larger_than_the_doubt_is_a_difference(difference: float, verdict: str) -> None:
     assert verdict_of(TTFT, difference, 2.0) == verdict
@@ -242,17 +245,14 @@ def test_levels_hold_from_one_step_to_the_next() -> None:
 
 
 def test_bounds_count_the_requests_that_keep_them_all(busy: Run) -> None:
-    bounds = Bounds(ttft_s=0.8, tpot_s=0.05)
-    assert bounds.kept(Answer(0.8, 0.05, 99.0))
-    assert bounds.kept(Answer(0.5, None, 99.0))
-    assert not bounds.kept(Answer(0.5, 0.06, 1.0))
+    bounds = {"ttft": 0.8, "tpot": 0.05}
     whole = what_if(busy, H200, busy.flags, bounds)
     recorded, before, _ = of(whole, "good_ratio")
-    assert recorded == sum(bounds.kept(answer) for answer in busy.observed.answers) / len(busy.observed.answers)
+    assert recorded == sum(one.keeps(bounds) for one in busy.observed.answers) / len(busy.observed.answers)
     assert before is not None
     assert 0 < before < 1
-    assert of(what_if(busy, H200, busy.flags, Bounds(ttft_s=5.0)), "good_ratio")[:2] == (1, 1)
-    assert of(what_if(busy, H200, busy.flags, Bounds(tpot_s=0.001)), "good_ratio")[:2] == (0, 0)
+    assert of(what_if(busy, H200, busy.flags, {"ttft": 5.0}), "good_ratio")[:2] == (1, 1)
+    assert of(what_if(busy, H200, busy.flags, {"tpot": 0.001}), "good_ratio")[:2] == (0, 0)
 
 
 def test_a_percentile_of_too_few_is_not_known() -> None:
@@ -319,7 +319,7 @@ def test_the_best_row_is_that_of_the_criterion_and_rows_within_the_error_are_as_
 
 
 def test_with_bounds_the_best_row_is_that_with_most_requests_that_keep_them(busy: Run) -> None:
-    bounds = Bounds(tpot_s=0.0058)
+    bounds = {"tpot": 0.0058}
     number = criterion(None, bounds)
     assert number.name == "good_per_s"
     found = search(busy, H200, busy.flags, asked("max-num-seqs=8,16,64"), bounds=bounds, number=number)

@@ -13,17 +13,15 @@ import pytest
 from tests.session.made import SMALL
 from tests.shipped_kinds import FOLDER
 from vtop.draw import layout, theme
-from vtop.draw.panels import story
-from vtop.export.reading import events_of
+from vtop.draw.panels import events, verdict_line
 from vtop.export.tables.events import EVENTS
-from vtop.recording import FileRecording, Gpu, Start, Target, Unknown, decode, encode, vocabulary
+from vtop.recording import FileRecording, Gpu, Start, Target, Unknown, decode, encode, events_of, vocabulary
 from vtop.recording.events import FORMAT
 from vtop.session.bottleneck import status, verdict
 from vtop.session.event_log import MARKED
 from vtop.session.frame.frame import View
 from vtop.session.frame.vocabulary import LOGGED_KINDS, STATUS_KINDS, VERDICT_LIMITS
-from vtop.session.session import GRAVITY, Session
-from vtop.sources.nvml import THROTTLE
+from vtop.session.session import Session
 
 # fields of lines -> the words they may hold
 FIELDS: Mapping[tuple[str, str], Sequence[str]] = {
@@ -37,7 +35,6 @@ FIELDS: Mapping[tuple[str, str], Sequence[str]] = {
 }
 DEVICE: Mapping[str, Sequence[str]] = {
     "power_kind": vocabulary.POWER_KINDS,
-    "throttle": vocabulary.THROTTLE_REASONS,
 }
 VOCABULARIES = {**{"/".join(field): words for field, words in FIELDS.items()}, **DEVICE}
 
@@ -53,8 +50,7 @@ def on_record(path: Path) -> dict[str, set[str]]:
                     found[f"{kind}/{name}"].add(word)
             for device in event.gpus if isinstance(event, Gpu) else ():
                 found["power_kind"] |= {device.power_kind} if device.power_kind is not None else set()
-                found["throttle"] |= set(device.throttle or ())
-    return found
+        return found
 
 
 RECORDED = [*SMALL, FOLDER / "killed.jsonl.gz", FOLDER / "overload.jsonl.gz"]
@@ -107,7 +103,7 @@ def test_a_recording_with_such_words_is_shown() -> None:
     assert frame.load.failed_by_class == (("other", 2),)
     assert frame.load.failed_detail == "boo"
     (device,) = frame.gpus.devices
-    assert (device.power_kind, device.throttle) == ("other", ("other",))
+    assert (device.power_kind, device.throttle) == ("other", ("too loud",))
     assert [one.text for one in frame.event_log if one.kind == "phase"] == ["load wave=4", "wave=8"]
     assert "it is written" in [one.text for one in frame.event_log]
 
@@ -119,10 +115,9 @@ def test_a_word_is_known_or_other() -> None:
 
 def test_every_table_by_words_knows_them_all() -> None:
     assert set(verdict.TITLES) == set(VERDICT_LIMITS)
-    assert set(story.STATES) == set(GRAVITY) == set(STATUS_KINDS)
+    assert set(verdict_line.STATES) == set(status.GRAVITY) == set(STATUS_KINDS)
     assert set(status.HINTS) == set(vocabulary.OUTAGE_REASONS) - {"other"}
-    assert {*story.EVENT_ROLES, "phase"} == set(LOGGED_KINDS) >= set(MARKED)
-    assert [word for _, word in THROTTLE] == list(vocabulary.THROTTLE_REASONS[:-1])
+    assert {*events.EVENT_ROLES, "phase"} == set(LOGGED_KINDS) >= set(MARKED)
 
 
 def test_the_export_names_every_kind_of_event() -> None:

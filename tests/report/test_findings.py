@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.report.loops import Loop, session
 from tests.report.reports import NAMES, report_of
 from tests.session.made import Log, Server
+from tests.session.test_incidents import hung
 from vtop.report.findings.counters import pairs
-from vtop.report.findings.findings import MOST, RULES, findings
+from vtop.report.findings.findings import MOST, RULES, WORTH_SAYING, calm, findings
 from vtop.report.findings.next_steps import steps
+from vtop.report.labels import best
 from vtop.report.model import Report, of_session
+from vtop.report.render.markdown import markdown
+from vtop.report.report_document import document
+from vtop.session.frame.verdict import Verdict
 
 
 def said(report: Report) -> dict[str, str]:
@@ -53,6 +60,56 @@ def test_without_requests_nothing_is_found() -> None:
     assert findings(report) == ()
     assert steps(report) == ()
     assert pairs(report) == ()
+
+
+def test_an_engine_that_stood_still_is_a_finding_with_when_and_how_long() -> None:
+    report = of_session(hung(44), "hung")
+    found = said(report)["stuck"]
+    assert found.startswith(
+        "The engine stood still for 44 s (0:09–0:53): no counter and no gauge moved, with 12 running"
+    )
+    assert "| 0:09 | 0:53 | 44 s | stuck: requests, and nothing moved | 12 | 3 |" in markdown(document([report]))
+
+
+def test_a_dead_engine_is_told_as_not_healthy() -> None:
+    found = said(of_session(hung(20, health=503), "dead"))
+    assert found["unread"] == "The server was not healthy for 19 s (0:10–0:29): /health says 503."
+    assert "stuck" not in found
+
+
+def test_a_server_that_was_away_is_a_finding_and_so_is_that_it_came_back_as_another() -> None:
+    found = said(report_of("killed"))["unread"]
+    assert (
+        found == "The server did not answer for 1:32 (1:37–3:09): /metrics: Connection refused; it came back restarted."
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_binds_stands_beside_no_queue_and_no_preemption(name: str) -> None:
+    report = report_of(name)
+    found = said(report)
+    if "calm" in found:
+        assert report.run is not None
+        assert not report.run.preemptions
+        assert (report.run.queue_of_ttft_ratio or 0.0) < WORTH_SAYING
+
+
+def test_nothing_binds_is_silent_where_requests_queue() -> None:
+    run = report_of("sweep_c64").run
+    assert run is not None
+    none = replace(run, verdict=Verdict("none", "nothing binds", ("12 running",)), preemptions=0.0)
+    alone = replace(report_of("sweep_c64"), run=none)
+    assert calm(alone) is None
+    assert calm(replace(alone, run=replace(none, queue_of_ttft_ratio=0.001))) is not None
+
+
+def test_after_a_failed_percentile_no_bucket_of_those_that_were_answered_is_shown() -> None:
+    of = report_of("killed").phases[-1].whole
+    assert of is not None
+    assert of.ttft is not None
+    assert of.ttft.p90_s == "failed"
+    assert of.ttft.p99_s is None  # 91 requests are too few for it
+    assert best(of, "TTFT", "p99_s") == "failed"
 
 
 def test_failed_requests_come_first() -> None:

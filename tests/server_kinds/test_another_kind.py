@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from tests.sources.test_server import Hand
+from vtop.access import Access
 from vtop.draw import layout, theme
 from vtop.metrics.quantity import Quantity, SeriesKind
 from vtop.metrics.series_names import FamilyMeaning, PoolLabels, SeriesNames
@@ -31,7 +32,7 @@ from vtop.session.glossary.numbers import NUMBERS
 from vtop.session.session import Session
 from vtop.sources import command
 from vtop.sources.flags import flags_of
-from vtop.sources.server import Access, ServerSource
+from vtop.sources.server import ServerSource
 
 _Q, _K = Quantity, SeriesKind
 

@@ -54,7 +54,7 @@ def test_requests_that_all_ended_in_one_instant_have_no_rate() -> None:
     assert not rounds(ended([1.0] * 64), 8)
 
 
-@given(st.lists(st.floats(0.001, 10.0), min_size=40, max_size=80), st.integers(1, 9))
+@given(st.lists(st.floats(0.001, 10.0), min_size=45, max_size=80), st.integers(1, 9))  # five waves at least
 def test_every_request_between_the_first_and_last_edge_counts_once(pauses: list[float], concurrency: int) -> None:
     at_s = [sum(pauses[: place + 1]) for place in range(len(pauses))]
     found = rounds(ended(at_s), concurrency)

@@ -58,7 +58,7 @@ def test_in_the_overload_the_pool_binds_and_a_larger_one_is_what_to_try() -> Non
     assert found.limit == "kv"
     assert found.evidence[0] == "11 of 64 requests resident"
     assert "37 preemptions in " in found.sentence
-    assert "asked for 6.0 × the pool" in found.sentence
+    assert "demand 6.0 × the pool" in found.sentence
     assert found.flag is not None
     # fewer seats were tried there, and cost more than preemptions did
     assert found.flag == "--gpu-memory-utilization or --kv-cache-dtype fp8"

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 import pytest
 
 from tests.sources.test_server import Hand, Reply, serving
+from vtop.access import Access
 from vtop.recording import AnyEvent, LiveRecording, Scrape, Start, Target, encode
 from vtop.recording.events import FORMAT
 from vtop.session.frame.frame import View
 from vtop.session.session import Session
-from vtop.sources.server import Access, ServerSource
+from vtop.sources.server import ServerSource
 
 SGLANG = """# TYPE sglang:num_running_reqs gauge
 sglang:num_running_reqs{model_name="m",tp_rank="0"} 8.0

@@ -19,11 +19,12 @@ from typing import Any, TypeVar
 import httpx
 import pytest
 
+from vtop.access import Access
 from vtop.errors import VtopError
 from vtop.recording.events import Event, Identity, Note, Outage, Scrape, Target, encode
 from vtop.sources import processes, proxy
 from vtop.sources.command import Command
-from vtop.sources.server import Access, ServerSource
+from vtop.sources.server import ServerSource
 
 PAGE = b"""# HELP vllm:num_requests_running Running.
 # TYPE vllm:num_requests_running gauge
@@ -248,7 +249,7 @@ def test_a_dead_engine_is_seen_in_the_health() -> None:
 def test_no_answer_to_health_is_0() -> None:
     def script(path: str) -> Reply:
         if path == "/health":
-            raise httpx.ReadTimeout("")
+            raise httpx.ConnectError("")
         return vllm(path)
 
     assert of(watch(script, 1), Scrape)[0].health == 0
@@ -628,7 +629,7 @@ def test_a_certificate_must_be_trusted_unless_told_otherwise(certificate: Path) 
     with serving(vllm, context) as server:
         url = server.url.replace("http:", "https:")
         outage = the_outage(once(url))
-        assert len(of(once(url, Access(ca_file=certificate)), Scrape)) == 2
+        assert len(of(once(url, Access(ca_file=str(certificate))), Scrape)) == 2
         assert len(of(once(url, Access(insecure=True)), Scrape)) == 2
     assert outage.reason == "tls"
     assert "--ca-file or --insecure" in outage.detail
@@ -641,7 +642,7 @@ def test_http_that_redirects_to_https_checks_the_certificate(certificate: Path) 
         https = safe.url.replace("http:", "https:")
         with serving(lambda path, _: Reply(308, headers={"location": https + path})) as server:
             assert the_outage(once(server.url)).reason == "tls"
-            assert len(of(once(server.url, Access(ca_file=certificate)), Scrape)) == 2
+            assert len(of(once(server.url, Access(ca_file=str(certificate))), Scrape)) == 2
 
 
 # Proxies
@@ -774,7 +775,7 @@ def test_a_ca_file_that_is_none_is_refused(tmp_path: Path) -> None:
         if path.name == "empty.pem":
             path.write_text("nothing")
         with pytest.raises(VtopError, match="--ca-file"):
-            ServerSource(0, Target(url="https://h"), Access(ca_file=path), lambda _: None, monotonic)
+            ServerSource(0, Target(url="https://h"), Access(ca_file=str(path)), lambda _: None, monotonic)
 
 
 def free_url() -> str:

@@ -11,15 +11,24 @@ from typing import Any
 
 import click
 
-from vtop import __version__
-from vtop.cli import compare, files, load, replay, report, simulate, watch, whatif
+from vtop import __version__, faults
+from vtop.cli import capacity, compare, config, files, load, plan, replay, report, simulate, watch, whatif
+from vtop.cli.arguments import spelled_out
 from vtop.cli.common import attached, need_terminal, servers_of, view_of
 from vtop.cli.options import load_options, look_options, server_options
 from vtop.errors import VtopError
 
 
 class VtopGroup(click.Group):
-    """Errors of the user are one line on stderr, and exit code 2."""
+    """Errors of the user are one line on stderr and exit code 2, faults of vtop's own one line and exit code 70.
+
+    A fault that ended nothing (a source tried again) makes 1 of an exit code that would have been 0. A bare address
+    is a --url.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.default_map = config.defaults(self)
+        return super().parse_args(ctx, spelled_out(args, self.params, self.commands))
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         for stream in (sys.stdout, sys.stderr):  # a narrow encoding costs a sign, never the output
@@ -27,7 +36,12 @@ class VtopGroup(click.Group):
                 stream.reconfigure(errors="replace")
         kwargs["standalone_mode"] = False
         try:
-            sys.exit(super().main(*args, **kwargs) or 0)
+            code = super().main(*args, **kwargs) or 0
+            sys.exit(_faults_told() or code)
+        except SystemExit as end:
+            if not _faults_told() or end.code:
+                raise
+            sys.exit(1)
         except VtopError as error:
             click.echo(f"vtop: {error}", err=True)
             sys.exit(error.exit_code)
@@ -39,8 +53,23 @@ class VtopGroup(click.Group):
             sys.exit(2)
         except click.Abort:  # ctrl-c
             sys.exit(130)
+        except OSError as error:  # the world again: a disk that is full, a file that went away
+            where = f"{error.filename}: " if isinstance(error.filename, str) else ""
+            click.echo(f"vtop: {where}{error.strerror or type(error).__name__}", err=True)
+            sys.exit(2)
+        except Exception as error:
+            click.echo(f"vtop: {faults.put_down(error, 'at this command')}", err=True)
+            sys.exit(70)
         finally:
             _give_up_what_nobody_reads()
+
+
+def _faults_told() -> int:
+    """Say on stderr what went wrong in vtop itself and ended nothing: 1 where something did."""
+    said, faults.told[:] = list(faults.told), []
+    for line in said:
+        click.echo(f"vtop: {line}", err=True)
+    return 1 if said else 0
 
 
 def _give_up_what_nobody_reads() -> None:
@@ -66,7 +95,18 @@ def _give_up_what_nobody_reads() -> None:
 def main(ctx: click.Context, /, **asked: Any) -> None:
     """The instrument panel of a vLLM server.
 
-    Without a verb: attach to the server and show it. vtop --url localhost:8000
+    Without a verb: attach to the server and show it.
+
+    \b
+      vtop                            http://localhost:8000
+      vtop :8301 gpu7:8000            two servers; also --url
+      vtop --load c=64                and drive it; > and < change the load, x breaks it off
+      vtop --record run.jsonl         keep what you see; r does so at any time
+      vtop replay run.jsonl           the same screen again
+      vtop report run.jsonl           what was found, with figures
+      vtop demo                       without a server or a GPU
+
+    Each option has an environment variable (--window is VTOP_WINDOW) and a place in a file: vtop config.
     """
     if ctx.invoked_subcommand is not None:
         for option in ctx.command.params:
@@ -77,10 +117,12 @@ def main(ctx: click.Context, /, **asked: Any) -> None:
     phases = load.phases_of(asked)
     view = view_of(asked)
     servers = servers_of(asked)
+    if record_to == Path("-"):
+        raise VtopError("--record -: name a file; vtop record -o - writes to stdout")
     if once:
         if phases:
             raise VtopError("--load goes with the screen, not with --once; see vtop load and vtop sweep")
-        watch.once(attached(asked, servers, record_to), view["window_s"], as_json)
+        watch.once(attached(asked, servers, record_to), view, as_json)
         return
     if as_json:
         raise VtopError("--json goes with --once: vtop --once --json")
@@ -92,5 +134,7 @@ for verb in (watch.record, load.sweep, load.load, replay.replay, replay.show):
     main.add_command(verb)
 for verb in (report.report, compare.compare, files.export, files.check, files.cut, files.merge):
     main.add_command(verb)
-for verb in (simulate.demo, simulate.simulate, whatif.whatif, whatif.fit):
+for verb in (simulate.demo, simulate.simulate, whatif.whatif, whatif.fit, plan.plan, capacity.capacity):
     main.add_command(verb)
+main.add_command(config.config)
+config.listen_to_environment(main, *main.commands.values())

@@ -180,7 +180,7 @@ def _write_lines(output: Path, events: Iterator[AnyEvent], force: bool) -> None:
 
 
 def _events(recording: FileRecording) -> Iterator[AnyEvent]:
-    from vtop.export.reading import events_of
+    from vtop.recording import events_of
 
     return events_of(recording)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -15,9 +15,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_URL = "http://localhost:8000"
 DEFAULT_THEME = "dark"
+DOCUMENT_WINDOW_S = 300.0  # of show and --once, where none is asked for
+
+if TYPE_CHECKING:
+    ParamType = click.ParamType
+else:
+
+    class ParamType(click.ParamType):
+        """click's, which takes the type of its values only from click 8.4 on."""
+
+        def __class_getitem__(cls, value: object) -> type:
+            return cls
 
 
-class Seconds(click.ParamType[float]):
+class Seconds(ParamType[float]):
     """90, 90s, 2m30s, 2:30."""
 
     name = "time"
@@ -47,7 +58,7 @@ class Number(click.FloatRange):
         return number
 
 
-class Size(click.ParamType[tuple[int, int]]):
+class Size(ParamType[tuple[int, int]]):
     """Columns x lines of a screen: 120x40."""
 
     name = "size"
@@ -99,10 +110,18 @@ server_options = together(
 )
 
 look_options = together(
-    click.option("--theme", default=DEFAULT_THEME, show_default=True, metavar="NAME", envvar="VTOP_THEME"),
+    click.option(
+        "--theme",
+        metavar="NAME",
+        envvar="VTOP_THEME",
+        help="dark, light, contrast, ansi16. [what the terminal can show; dark in documents]",
+    ),
     click.option("--ascii", "ascii_only", is_flag=True, envvar="VTOP_ASCII", help="No character beyond ASCII."),
     click.option(
-        "--window", "window_s", type=Seconds(least=1), default=300.0, help="Time window of numbers and charts. [5m]"
+        "--window",
+        "window_s",
+        type=Seconds(least=1),
+        help="Time window of numbers and charts. [grows to 5m with the session; 5m in documents]",
     ),
     click.option("--hide", default="", metavar="PANELS", help="Panels to leave out: gpus,latencies,…"),
 )

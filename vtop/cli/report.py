@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from vtop.cli.common import form_of, open_recording, write
+from vtop.cli.common import form_of, open_recording, put
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
     from vtop.report.expectations import Outcome
     from vtop.report.model import Report
+    from vtop.report.render.document import Document
 
-FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json", ".txt": "txt"}
+FORMS = ("html", "md", "json", "txt")
 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE…")
 @click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), help="Where to. [report.html]")
-@click.option("--format", "form", type=click.Choice(["html", "md", "json", "txt"]), help="[by the ending of -o]")
+@click.option("--format", "form", type=click.Choice(FORMS), help="[by the ending of -o]")
 @click.option(
     "--phase", "phases", multiple=True, metavar="FROM-TO,…", help="Phases to report: 0:30-2:10,warm=2:10-3:00."
 )
@@ -39,7 +39,7 @@ def report(
 
     HTML (one file, report.html unless -o names another), or with --format: md, json and txt, on stdout without -o.
     """
-    written = form_of(output, form, FORMATS, ".html, .md, .json or .txt", without="html")
+    written = form_of(output, form, FORMS, without="html")
     if written == "html" and output is None:
         output = Path("report.html")
     if output is not None and output.exists():
@@ -54,15 +54,7 @@ def report(
     recordings = [open_recording(file) for file in files]
     made = [build(recording, recording.path.name, asked) for recording in recordings]
     outcomes = [outcome for one in made for outcome in expectations.judge(one, conditions)]
-    try:
-        if output is None:
-            _print(written, made, outcomes)
-        else:
-            write(output, _bytes(written, made, outcomes))
-            click.echo(str(output), err=True)
-    except ModuleNotFoundError as error:
-        needed = f"{written} needs the package {error.name}, which vtop installs with itself; md and json need none"
-        raise VtopError(needed) from error
+    put(output, _content(written, made, outcomes), written)
     for outcome in outcomes:
         if expectations.CODES[outcome.result]:
             click.echo(
@@ -73,35 +65,11 @@ def report(
     return expectations.exit_code(outcomes)
 
 
-def _bytes(form: str, made: Sequence[Report], outcomes: Sequence[Outcome]) -> bytes:
+def _content(form: str, made: Sequence[Report], outcomes: Sequence[Outcome]) -> Document | bytes:
     if form == "json":
         from vtop.report.render.json import json
 
         return json(made, outcomes)
     from vtop.report.report_document import document
 
-    content = document(made, outcomes)
-    if form == "md":
-        from vtop.report.render.markdown import markdown
-
-        return markdown(content).encode()
-    if form == "txt":
-        from vtop.report.render.terminal import text
-
-        return text(content).encode()
-    from vtop.report.render.html import html
-
-    return html(content).encode()
-
-
-def _print(form: str, made: Sequence[Report], outcomes: Sequence[Outcome]) -> None:
-    """On stdout; a terminal gets its width and its colours."""
-    if form == "txt" and sys.stdout.isatty():
-        from rich.console import Console
-
-        from vtop.report.render.terminal import show
-        from vtop.report.report_document import document
-
-        show(document(made, outcomes), Console())
-        return
-    click.echo(_bytes(form, made, outcomes).decode(), nl=False)
+    return document(made, outcomes)

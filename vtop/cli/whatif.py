@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vtop.cli.common import form_of, given_shape, open_recording, write
+from vtop.cli.common import form_of, given_shape, open_recording, put, write
 from vtop.cli.options import shape_option, together
 from vtop.errors import VtopError
 
@@ -20,9 +19,8 @@ if TYPE_CHECKING:
     from vtop.engine.fit.profile import Profile
     from vtop.engine.runs.measured import Bounds
     from vtop.engine.runs.runs import Run
-    from vtop.report.render.document import Document
 
-FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json", ".txt": "txt"}
+FORMS = ("txt", "md", "json", "html")
 SEQS, BUDGET = 128, 8192  # what a recording is taken to have been made with, unless told
 QUICK = 4  # rounds of a fit that is made on the way
 
@@ -52,23 +50,23 @@ _was_options = together(
 @click.option("--slo", metavar="BOUNDS", help="Count the requests that keep all of: ttft=800ms,tpot=50ms,e2e=10s.")
 @click.option("--phase", "phase", type=_NUMBER, metavar="N", help="Only this phase of the load. [all]")
 @click.option("--profile", "profile_name", metavar="NAME|FILE", help="Timing. [the GPU's; else fitted on FILE]")
-@click.option("--no-pace", is_flag=True, help="By the profile alone, whatever the pace of the recording's own host.")
+@click.option("--profile-alone", is_flag=True, help="By the profile alone, without the factors of the recorded host.")
 @_was_options
-@click.option("--format", "form", type=click.Choice(["txt", "json", "md", "html"]), help="[by the ending of -o]")
+@click.option("--format", "form", type=click.Choice(FORMS), help="[by the ending of -o]")
 @click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), help="Where to. [stdout]")
 def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -> None:
     """What would other flags have done to this recording's load?
 
     Replays the recorded requests on a simulated engine: with the recorded flags, which shows how far off it is, then
-    with yours, at the pace of the recording's own host and GPU. Without a flag it only shows the first.
+    with yours, with the factors of the recorded host and GPU. Without a flag it only shows the first.
     """
-    written = form_of(output, form, FORMATS, ".txt, .md, .json or .html")
+    written = form_of(output, form, FORMS)
     if output is not None and output.exists():
         raise VtopError(f"{output}: exists already; name a new file, or remove it first")
-    from vtop.engine.fit.calibration import AS_FITTED, pace_of
+    from vtop.engine.fit.calibration import AS_FITTED, host_factors_of
     from vtop.engine.whatif.flag_search import asked as wanted
     from vtop.engine.whatif.flag_search import criterion, search
-    from vtop.engine.whatif.whatif import what_if
+    from vtop.engine.whatif.whatif import TooFarOff, what_if
     from vtop.report.whatif import document as words
 
     bounds = _bounds(asked["slo"])
@@ -78,24 +76,32 @@ def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -
         raise VtopError("--best goes with --search: it is what its rows are judged by")
     found, taken = _runs(file, asked)
     profile = _profile(asked["profile_name"], found, file)
-    paces = [AS_FITTED if asked["no_pace"] else pace_of(run, profile) for run in found]
+    factors = [AS_FITTED if asked["profile_alone"] else host_factors_of(run, profile) for run in found]
     began_s = time.perf_counter()
     answers: list[words.Answer] = []
-    for run, pace in zip(found, paces, strict=True):
+    refused: list[TooFarOff] = []
+    for run, own in zip(found, factors, strict=True):
         flags = _changed(run.flags, asked)
-        if what is None or number is None:
-            answers.append(what_if(run, profile, flags, bounds, pace))
-        else:
-            answers.append(search(run, profile, flags, what, bounds=bounds, number=number, pace=pace))
+        try:
+            if what is None or number is None:
+                answers.append(what_if(run, profile, flags, bounds, own))
+            else:
+                answers.append(search(run, profile, flags, what, bounds=bounds, number=number, factors=own))
+        except TooFarOff as error:
+            refused.append(error)
+    if not answers:
+        raise refused[0]
+    for one in refused:
+        click.echo(f"vtop: {one}", err=True)
     took_s = time.perf_counter() - began_s
     simulated_s = sum(words.simulated_s(answer) for answer in answers)
     click.echo(f"simulated {simulated_s:,.0f} s in {took_s:.1f} s: {simulated_s / took_s:,.0f} times as fast", err=True)
     if written == "json":
         from vtop.report.whatif.answer_json import json
 
-        _put(json(file.name, profile, answers, taken), output)
+        put(output, json(file.name, profile, answers, taken), written)
     else:
-        _show(words.document(file.name, profile, answers, taken), written, output)
+        put(output, words.document(file.name, profile, answers, taken), written)
 
 
 @click.command()
@@ -199,11 +205,9 @@ def _changed(flags: Flags, asked: dict[str, Any]) -> Flags:
 def _bounds(text: str | None) -> Bounds | None:
     if text is None:
         return None
-    from vtop.engine.runs.measured import Bounds
     from vtop.load.workload.spec import slo
 
-    asked = slo(text)
-    return Bounds(asked.ttft_s, asked.tpot_s, asked.e2e_s)
+    return slo(text).record()
 
 
 def _profile(name: str | None, runs: Sequence[Run], file: Path) -> Profile:
@@ -222,35 +226,3 @@ def _profile(name: str | None, runs: Sequence[Run], file: Path) -> Profile:
         err=True,
     )
     return profile.of_fit(fitted(runs, rounds=QUICK), f"fitted on {file.name}", f"fitted on {file.name} alone")
-
-
-# --- where to ---------------------------------------------------------------------------------------------------------
-
-
-def _put(content: bytes, output: Path | None) -> None:
-    if output is None:
-        click.echo(content.decode(), nl=False)
-    else:
-        write(output, content)
-        click.echo(str(output), err=True)
-
-
-def _show(content: Document, form: str, output: Path | None) -> None:
-    if form == "md":
-        from vtop.report.render.markdown import markdown
-
-        _put(markdown(content).encode(), output)
-    elif form == "html":
-        from vtop.report.render.html import html
-
-        _put(html(content).encode(), output)
-    elif output is None and sys.stdout.isatty():
-        from rich.console import Console
-
-        from vtop.report.render.terminal import show
-
-        show(content, Console())
-    else:
-        from vtop.report.render.terminal import text
-
-        _put(text(content).encode(), output)

@@ -13,6 +13,7 @@ import msgspec
 
 from vtop.recording.events import (
     DEFAULT_KIND,
+    GAP_INTERVALS,
     AnyEvent,
     End,
     Event,
@@ -27,8 +28,6 @@ from vtop.recording.events import (
     Unknown,
 )
 from vtop.recording.scrape_state import ScrapeState
-
-_GAP_INTERVALS = 2.5  # two scrapes further apart have a gap between them
 
 
 class _Typed(msgspec.Struct):
@@ -218,7 +217,7 @@ class Check:
     def _take_distance(self, apart_s: float, number: int, server: ServerContents) -> None:
         """A slow server's scrapes lie further apart than was asked; that is no gap."""
         usual_s = self._usual_s.get(number, self._start.interval_s)
-        if apart_s > _GAP_INTERVALS * usual_s:
+        if apart_s > GAP_INTERVALS * usual_s:
             server.gaps += 1
             server.longest_gap_s = max(server.longest_gap_s, apart_s)
         else:

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
         NoteSource,
         OutageReason,
         PowerKind,
-        ThrottleReason,
         TokensFrom,
     )
 else:  # read, any word is taken: a line of a later vtop must not be lost for one that this one does not know
     Api = ErrorClass = LoadShape = LoadState = NoteSource = OutageReason = str
-    PowerKind = ThrottleReason = TokensFrom = str
+    PowerKind = TokensFrom = str
 
+# two scrapes (or readings) further apart than this many intervals have a gap between them
+GAP_INTERVALS: Final = 2.5
 FORMAT: Final = 1
 DEFAULT_KIND: Final = "vllm"  # of server, where a recording does not say
 
@@ -129,7 +130,7 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sm_max_mhz: float | None = None
     mem_mhz: float | None = None
     mem_max_mhz: float | None = None
-    throttle: tuple[ThrottleReason, ...] | None = None  # clock event reasons in words; () when none is active
+    throttle: tuple[str, ...] | None = None  # clock event reasons in words; () when none is active
     serving: bool | None = None  # a watched server's process uses this GPU
     lost: str | None = None  # why the GPU answers nothing, e.g. "GPU is lost"
 
@@ -287,10 +288,21 @@ def decode(line: bytes) -> AnyEvent:
     try:
         return _decoder.decode(line)
     except msgspec.ValidationError:
-        envelope = _envelope.decode(line)
+        try:
+            envelope = _envelope.decode(line)
+        except RecursionError as error:
+            raise ValueError("nested too deeply") from error
         if envelope.type in _tags:
             raise
         return Unknown(line, envelope.t)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def instant_of(line: bytes) -> float:
+    """The t of a line. Raises ValueError for a line that is no event at all."""
+    try:
+        return _envelope.decode(line).t
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 

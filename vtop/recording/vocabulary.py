@@ -10,21 +10,9 @@ from collections.abc import Sequence
 from typing import Final, Literal, TypeVar, get_args
 
 # a word that this vtop does not know is "other", and no vtop writes that
-OutageReason = Literal["refused", "timeout", "status", "parse", "reset", "tls", "dns", "size", "other"]
+# fault: vtop itself failed at it
+OutageReason = Literal["refused", "timeout", "status", "parse", "reset", "tls", "dns", "size", "fault", "other"]
 PowerKind = Literal["average", "instant", "other"]  # over 1 s, or at an instant
-ThrottleReason = Literal[
-    "power cap",
-    "thermal (sw)",
-    "thermal (hw)",
-    "hw slowdown",
-    "power brake",
-    "sync boost",
-    "app clocks",
-    "display clocks",
-    "board limit",
-    "reliability",
-    "other",
-]
 LoadState = Literal["begin", "steady", "change", "end", "other"]  # steady: warm-up is over; change: by hand
 LoadShape = Literal["closed", "open", "other"]  # so many in flight; arrivals by a schedule
 Api = Literal["completions", "chat", "other"]
@@ -40,14 +28,14 @@ ErrorClass = Literal[
     "connect",
     "reset",
     "cancelled_at_end",  # vtop broke it off
+    "fault",  # vtop itself failed at it
     "client_limit",  # the client's machine had no file, port or memory for it
     "other",
 ]
-NoteSource = Literal["server", "gpu", "recording", "load", "vtop", "other"]
+NoteSource = Literal["server", "gpu", "recording", "load", "host", "vtop", "other"]
 
 OUTAGE_REASONS: Final[Sequence[OutageReason]] = get_args(OutageReason)
 POWER_KINDS: Final[Sequence[PowerKind]] = get_args(PowerKind)
-THROTTLE_REASONS: Final[Sequence[ThrottleReason]] = get_args(ThrottleReason)
 LOAD_STATES: Final[Sequence[LoadState]] = get_args(LoadState)
 LOAD_SHAPES: Final[Sequence[LoadShape]] = get_args(LoadShape)
 APIS: Final[Sequence[Api]] = get_args(Api)

@@ -7,7 +7,6 @@ with the numbers they rest on. The writers (html, markdown, json, terminal) and 
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -19,8 +18,10 @@ from vtop.session.charts import charts
 from vtop.session.frame.charts import Charts, LoggedEvent
 from vtop.session.frame.frame import Frame, View
 from vtop.session.frame.gpus import GpuPart
+from vtop.session.frame.incidents import Incident
 from vtop.session.frame.kv import Kv
 from vtop.session.frame.load import LoadPart
+from vtop.session.frame.load_levels import LoadLevels
 from vtop.session.frame.requests import Staircase
 from vtop.session.frame.servers import ServerPart
 from vtop.session.frame.ttft import Growth
@@ -28,12 +29,11 @@ from vtop.session.history.sampling import Sampling, sampling
 from vtop.session.history.window import window
 from vtop.session.load import distribution
 from vtop.session.load.distribution import Distribution
-from vtop.session.session import Session
+from vtop.session.session import Session, read
 
 COLUMNS = 240  # of the figures of the whole session
 ZOOM_S = 140.0  # of the preemption cycle
 ZOOM_FALLS = 12  # preemptions that it shows, at most
-_SLICE = 500
 
 Ask = Callable[[Question], Frame]
 
@@ -48,7 +48,7 @@ class Phase:
     begin_s: float
     end_s: float
     load: LoadPart | None  # at its end
-    whole: Numbers | None  # None: no two scrapes cover it
+    whole: Numbers | None  # None: no two scrapes cover it, and no request of vtop's own tells of it
     steady: Numbers | None
     distributions: tuple[Distribution, ...]
 
@@ -75,6 +75,8 @@ class Report:
     phases: tuple[Phase, ...]
     staircase: Staircase
     growth: Growth
+    load_levels: LoadLevels
+    incidents: tuple[Incident, ...]  # of the whole recording
     event_log: tuple[LoggedEvent, ...]
     timeline: Charts | None  # the whole recording
     zoom: Charts | None  # some preemptions, scrape by scrape
@@ -87,21 +89,6 @@ def build(recording: Recording, file: str, asked: Sequence[TimeRange] = ()) -> R
     return replace(of_session(session, file, asked), faults=tuple(faults), backward=backward)
 
 
-def read(recording: Recording) -> Session:
-    """A session of a recording, read to its present end."""
-    session = Session(recording.start)
-    collecting = gc.isenabled()
-    gc.disable()  # nothing made here is garbage
-    try:
-        while events := recording.take(_SLICE):
-            for event in events:
-                session.apply(event)
-    finally:
-        if collecting:
-            gc.enable()
-    return session
-
-
 def of_session(session: Session, file: str, asked: Sequence[TimeRange] = ()) -> Report:
     scrapes = Pages(session.servers)
     found = ranges(session, asked)
@@ -111,7 +98,7 @@ def of_session(session: Session, file: str, asked: Sequence[TimeRange] = ()) -> 
         return session.frame(question.now_s, View(window_s=question.window_s, columns=1, whole=True))
 
     phases = labelled([_phase(session, scrapes, ask, one) for one in found])
-    question = scrapes.covering(found[0].begin_s, max(one.end_s for one in found)) if found else None
+    question = _run(session, scrapes, found)
     frame = ask(question) if question is not None else None
     last = session.frame(session.end_s, View(window_s=max(session.end_s, 1.0), columns=COLUMNS, whole=True))
     spoken = frame or last
@@ -129,15 +116,32 @@ def of_session(session: Session, file: str, asked: Sequence[TimeRange] = ()) -> 
         devices=spoken.gpus.devices,
         gpu_note=spoken.gpus.note,
         power_limit_w=spoken.gpus.power_limit_w,
-        sampling=_sampled(session, question),
+        sampling=_sampled(session, question if scrapes.at_s else None),
         run=numbers(frame, _only(phases), question.begin_s, question.end_s) if frame and question else None,
         phases=phases,
         staircase=spoken.staircase,
         growth=spoken.growth,
+        load_levels=session.load_levels(),
+        incidents=session.incidents(),
         event_log=last.event_log,
         timeline=last.charts if scrapes.at_s else None,
         zoom=_zoom(session, scrapes, spoken.staircase),
     )
+
+
+def _run(session: Session, scrapes: Pages, found: Sequence[TimeRange]) -> Question | None:
+    """From the first phase to the last."""
+    if not found:
+        return None
+    begin_s, end_s = found[0].begin_s, max(one.end_s for one in found)
+    covering = scrapes.covering(begin_s, end_s)
+    own = any(one.load is not None for one in found)
+    return _unwatched(session, begin_s, end_s) if covering is None and own else covering
+
+
+def _unwatched(session: Session, begin_s: float, end_s: float) -> Question:
+    """A stretch without scrapes."""
+    return Question(now_s=session.end_s, window_s=end_s - begin_s, begin_s=begin_s, end_s=end_s)
 
 
 def labelled(phases: Sequence[Phase]) -> tuple[Phase, ...]:
@@ -162,6 +166,9 @@ def _phase(session: Session, scrapes: Pages, ask: Ask, of: TimeRange) -> Phase:
     # in order of time, as a session answers quickest
     steady = _numbers(ask, scrapes.within(*of.steady), None)
     whole = scrapes.covering(of.begin_s, of.end_s, of.until_s)
+    covered = whole
+    if whole is None and of.load is not None:  # what its own requests saw is known without a scrape
+        whole = _unwatched(session, of.begin_s, of.end_s)
     if whole is not None:
         ask(whole)
     load = session.load.part_of(of.load, session.end_s) if of.load is not None else None
@@ -174,7 +181,7 @@ def _phase(session: Session, scrapes: Pages, ask: Ask, of: TimeRange) -> Phase:
         load=load,
         whole=_numbers(ask, whole, load),
         steady=steady,
-        distributions=_distributions(session, of, whole),
+        distributions=_distributions(session, of, covered),
     )
 
 

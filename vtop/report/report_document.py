@@ -1,13 +1,12 @@
-"""What stands in a report, in which order: the finding first, then facts and validity, tables, figures, next steps."""
+"""What stands in a report, in which order: the findings with the figures that show them first, then the rest."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vtop import units
-from vtop.report import tables
 from vtop.report.expectations import Outcome
+from vtop.report.figures.figure import Figure
 from vtop.report.figures.figures import across, figures
 from vtop.report.findings.facts import facts
 from vtop.report.findings.findings import findings
@@ -15,7 +14,11 @@ from vtop.report.findings.next_steps import steps
 from vtop.report.findings.validity import checks
 from vtop.report.model import Report
 from vtop.report.render.document import Advice, Block, Document, Drawing, Facts, Finding, Findings, Section, Table, Text
+from vtop.report.tables import kv, lists, loads, phases, work
+from vtop.report.tables.recordings import before_and_after
 
+FIRST = ("session", "ttft")  # figures that stand beside the findings
+NOTHING = "Nothing is found: the recording holds no evidence for any rule."
 STATES = {"fine": "fine", "doubt": "doubt", "unknown": "not known"}
 
 
@@ -26,9 +29,10 @@ def document(reports: Sequence[Report], outcomes: Sequence[Outcome] = ()) -> Doc
     if outcomes:
         sections.append(Section("expectations", "Expectations", 2, (expectations(outcomes, many=many),)))
     if many:
-        drawn = tuple(Drawing(figure) for figure in across(reports))
-        if drawn:
-            sections.append(Section("across", "Across the recordings", 2, drawn))
+        beside = (before_and_after(reports), *(Drawing(figure) for figure in across(reports)))
+        there = tuple(block for block in beside if block is not None)
+        if there:
+            sections.append(Section("across", "Across the recordings", 2, there))
     for number, report in enumerate(reports, start=1):
         sections += _sections(report, number)
     title = reports[0].file if not many else f"{len(reports)} recordings"
@@ -57,42 +61,64 @@ def expectations(outcomes: Sequence[Outcome], *, many: bool) -> Table:
 
 
 def _sections(report: Report, number: int) -> list[Section]:
+    """The finding and the two figures that show it, what the run was, the main numbers; then figures, then the rest."""
+    drawn, missing = figures(report)
+    first = [one for one in drawn if one.key in FIRST]
     found = findings(report)
-    first: tuple[Block, ...]
-    if found:
-        first = (Findings(tuple(Finding(one.sentence, one.evidence) for one in found)),)
-    else:
-        first = (Text("Nothing is found: the recording holds no evidence for any rule."),)
-    head = (*first, Facts(facts(report)), _validity(report))
-    sections = [Section(f"r{number}", report.file, 2, head)]
-    if report.run is None:
-        return sections
-    made: list[tuple[str, str, list[Block | None]]] = [
-        ("numbers", "The numbers", [tables.phases(report), tables.windows(report), tables.work(report)]),
-        ("kv", "KV cache and preemptions", [tables.account(report), tables.preemptions(report)]),
-        ("counters", "Counters against each other", [tables.counters(report)]),
-        ("figures", "Figures", _figures(report, number)),
-        ("next", "What to try next", _steps(report)),
-        ("events", "What happened", [_event_log(report)]),
+    head: list[Block | None] = [
+        Findings(tuple(Finding(one.sentence, one.evidence) for one in found)) if found else Text(NOTHING),
+        *_drawings(first, number),
+        Facts(facts(report)),
+        _validity(report),
     ]
+    rest = [one for one in drawn if one.key not in FIRST]
+    made: list[tuple[str, str, list[Block | None]]] = [
+        ("", report.file, head),
+        (
+            "numbers",
+            "The numbers",
+            [phases.phases(report), phases.parts(report), loads.levels(report), loads.service_levels(report)],
+        ),
+        ("figures", "Figures", [*_drawings(rest, number), _not_drawn(missing) if report.phases else None]),
+        ("next", "What to try next", _steps(report)),
+        (
+            "details",
+            "All tables",
+            [
+                phases.life(report),
+                phases.answers(report),
+                phases.gaps(report),
+                kv.crowding(report),
+                kv.account(report),
+                work.work(report),
+                work.token_flops(report),
+                kv.preemptions(report),
+                lists.counters(report),
+                phases.windows(report) if report.phases else None,
+            ],
+        ),
+        ("events", "What happened", [lists.incidents(report), lists.events(report)]),
+    ]
+    sections = []
     for key, title, blocks in made:
         there = tuple(block for block in blocks if block is not None)
         if there:
-            sections.append(Section(f"r{number}-{key}", title, 3, there))
+            name, level = (f"r{number}-{key}", 3) if key else (f"r{number}", 2)
+            sections.append(Section(name, title, level, there))
     return sections
+
+
+def _drawings(drawn: Sequence[Figure], number: int) -> list[Drawing]:
+    return [Drawing(replace(one, key=f"r{number}-{one.key}")) for one in drawn]
+
+
+def _not_drawn(missing: Sequence[str]) -> Text | None:
+    return Text("Not drawn. " + " ".join(missing)) if missing else None
 
 
 def _validity(report: Report) -> Table:
     rows = tuple((one.name, STATES[one.state], one.sentence) for one in checks(report))
     return Table("Validity of the run", ("check", "", "what was seen"), rows, words=(0, 1, 2))
-
-
-def _figures(report: Report, number: int) -> list[Block | None]:
-    drawn, missing = figures(report)
-    blocks: list[Block | None] = [Drawing(replace(one, key=f"r{number}-{one.key}")) for one in drawn]
-    if missing:
-        blocks.append(Text("Not drawn. " + " ".join(missing)))
-    return blocks
 
 
 def _steps(report: Report) -> list[Block | None]:
@@ -105,10 +131,3 @@ def _steps(report: Report) -> list[Block | None]:
         why = f"{one.why[:1].upper()}{one.why[1:]}. Evidence ({', '.join(one.where)}): {' · '.join(one.evidence)}."
         blocks.append(Advice(one.flag, why, one.commands))
     return blocks
-
-
-def _event_log(report: Report) -> Table | None:
-    rows = tuple(
-        (units.clock(one.at_s), one.kind, one.text) for one in report.event_log if one.kind not in ("preemption", "end")
-    )
-    return Table("Events", ("at", "kind", "what"), rows, words=(1, 2)) if rows else None

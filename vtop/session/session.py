@@ -6,11 +6,12 @@ than its instant, so a session read to its end gives for any earlier moment what
 
 from __future__ import annotations
 
+import gc
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from vtop import units
+from vtop import faults, units
 from vtop.metrics.quantity import Quantity
 from vtop.recording import (
     AnyEvent,
@@ -22,42 +23,44 @@ from vtop.recording import (
     Mark,
     Note,
     Outage,
+    Recording,
     Request,
     Scrape,
     Start,
+    events_of,
 )
 from vtop.recording.events import DEFAULT_KIND
 from vtop.recording.vocabulary import LOAD_STATES, known
 from vtop.session import charts
-from vtop.session.bottleneck import queueing, status
+from vtop.session.bottleneck import incidents, queueing, status
 from vtop.session.bottleneck.evidence import pressure
 from vtop.session.bottleneck.verdict import verdict
 from vtop.session.event_log import EventLog
 from vtop.session.frame.charts import LoggedEvent
 from vtop.session.frame.frame import Frame, View
+from vtop.session.frame.incidents import Incident
 from vtop.session.frame.load import LoadPart
+from vtop.session.frame.load_levels import LoadLevels
 from vtop.session.frame.requests import Preemption, Requests
-from vtop.session.frame.servers import EnginePart, ServerPart, StartedWith, Status
+from vtop.session.frame.servers import EnginePart, ServerLoad, ServerPart, StartedWith
 from vtop.session.frame.values import Count
 from vtop.session.frame.verdict import Pressure
-from vtop.session.frame.vocabulary import LoggedKind, StatusKind
+from vtop.session.frame.vocabulary import LoggedKind
 from vtop.session.hardware import energy, roofline
-from vtop.session.history import server_config
+from vtop.session.history import busy, server_config
 from vtop.session.history.gpus import GpuHistory
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import ScrapeRange, Window, window
-from vtop.session.kv import occupancy, pool, preemptions
+from vtop.session.kv import crowding, occupancy, pool, preemptions
 from vtop.session.kv.preemption_detector import PreemptionDetector
-from vtop.session.latency import itl_tail, latencies, load_scaling, ttft
+from vtop.session.latency import itl_tail, latencies, load_levels, load_scaling, ttft
 from vtop.session.load import client_ttft
 from vtop.session.load.load import LoadHistory, ended_words, target_words
-from vtop.session.recompute import recompute, wall_clock
+from vtop.session.recompute import recompute, token_flops, wall_clock
+from vtop.session.recompute.decode_only import DecodeSteps
 from vtop.session.recompute.write_fit import WriteFit
 
 EVENTS_SHOWN = 200
-
-# which server's status speaks for the session, gravest first
-GRAVITY: tuple[StatusKind, ...] = ("down", "unhealthy", "blind", "frozen", "waiting", "busy", "idle")
 
 
 class Session:
@@ -72,6 +75,7 @@ class Session:
         self.load = LoadHistory()
         self._detectors = {server: PreemptionDetector(server, number) for number, server in enumerate(self.servers)}
         self._fits = {server: WriteFit(server) for server in self.servers}
+        self._decode_steps = {server: DecodeSteps(server) for server in self.servers}
         self._idle_power = energy.IdlePower(self.servers, self.gpus)
         self._load_scaling = load_scaling.LoadScaling(self.servers, self.load)
         self._log = EventLog()
@@ -79,6 +83,14 @@ class Session:
     # --- what happened -------------------------------------------------------------------------------------------
 
     def apply(self, event: AnyEvent) -> None:
+        """Take in the next line. One that cannot be taken in costs itself: it is told, and the session goes on."""
+        try:
+            self._take(event)
+        except Exception as error:
+            said = faults.put_down(error, f"taking in a line ({type(event).__name__.lower()})")
+            self._log_event(event.t, event.t, "note", said)
+
+    def _take(self, event: AnyEvent) -> None:
         self.end_s = max(self.end_s, event.t)
         match event:
             case Scrape():
@@ -199,6 +211,8 @@ class Session:
         event_log = self.event_log(now_s, EVENTS_SHOWN)
         gpus = self.gpus.part(now_s, view.window_s, local=any(target.local for target in self.start.servers))
         servers = tuple(self._server(index, now_s) for index in range(len(self.servers)))
+        if len(servers) > 1:
+            servers = _loaded(servers, scrapes, self.servers)
         waiting = scrapes.gauge(Quantity.WAITING)
         preempted = scrapes.count(Quantity.PREEMPTIONS)
         present = self._present(scrapes, now_s, servers, view)
@@ -209,7 +223,7 @@ class Session:
             interval_s=self.start.interval_s,
             window_s=scrapes.seconds,
             asked_window_s=view.window_s,
-            status=_gravest(servers),
+            status=status.of_session(servers),
             origin=self.start.origin,
             servers=servers,
             engines=_engines(scrapes, self.servers),
@@ -224,6 +238,7 @@ class Session:
             kv=pool.kv(scrapes, now_s),
             prompt_tokens=scrapes.count(Quantity.PROMPT_TOKENS),
             generation_tokens=scrapes.count(Quantity.GENERATION_TOKENS),
+            throughput=busy.throughput(scrapes),
             iteration=latencies.iteration(scrapes),
             ttft=ttft.ttft(scrapes, waiting, present),
             latencies=latencies.latencies(scrapes),
@@ -248,6 +263,14 @@ class Session:
         device = self.gpus.served(known.began_s(now_s, self.start.unix_s), now_s)
         return server_config.started_with(known.identity(now_s), *(device or (None, None)))
 
+    def load_levels(self) -> LoadLevels:
+        """How the server answered more and more of vtop's own load, over the whole session."""
+        return load_levels.load_levels(self._load_scaling, self.load, self.end_s)
+
+    def incidents(self) -> tuple[Incident, ...]:
+        """When a server could not be read or its engine stood still, over the whole session."""
+        return incidents.incidents(self.servers, self.end_s)
+
     def marks(self, kind: LoggedKind) -> tuple[LoggedEvent, ...]:
         """All logged events of a kind that stand in the charts: restart, outage, mark."""
         return tuple(one for one in self._log.marks() if one.kind == kind)
@@ -271,9 +294,14 @@ class Session:
             roofline=roofline.roofline(scrapes, frame.gpus),
             tail=itl_tail.tail(scrapes),
             wallclock=wall_clock.wallclock(
-                scrapes, recomputed_tokens=again.tokens, own_step_s=_own_step_s(frame.load, scrapes)
+                scrapes,
+                self._decode_steps,
+                recomputed_tokens=again.tokens,
+                own_step_s=_own_step_s(frame.load, scrapes),
             ),
-            account=occupancy.account(scrapes, self.servers, self.load, frame.now_s),
+            account=occupancy.account(scrapes, self.servers, self.load, frame.now_s, frame.kv.bytes_per_token),
+            crowding=crowding.crowding(scrapes),
+            token_flops=token_flops.token_flops(scrapes, frame.now_s, self._fits),
             queueing=queueing.queueing(scrapes, present.since(self.load.settled_s(frame.now_s))),
             energy=energy.energy(scrapes, self.gpus, self._idle_power, frame.now_s),
             growth=load_scaling.growth(self._load_scaling, frame.ttft, frame.now_s),
@@ -288,6 +316,8 @@ class Session:
             )
 
         tokens = frame.kv.pool_tokens, frame.account.input_tokens
+        if frame.status.absent is not None:  # of the living
+            scrapes = Window(scrapes.answering)
         return pressure(scrapes, self.servers, *tokens, self.load, whole=view.whole, max_num_seqs=max_num_seqs)
 
     def _load(self, now_s: float) -> LoadPart | None:
@@ -336,12 +366,38 @@ class Session:
         )
 
 
-def _gravest(servers: Sequence[ServerPart]) -> Status:
-    if not servers:
-        return Status("waiting", "no server to watch", fresh=False)
-    if all(server.status.kind == "waiting" for server in servers):
-        return servers[0].status
-    return min((server.status for server in servers), key=lambda one: GRAVITY.index(one.kind))
+def read(recording: Recording, watching: Callable[[AnyEvent], object] | None = None) -> Session:
+    """The session of a recording, read to its present end; `watching` is given each event too."""
+    session = Session(recording.start)
+    collecting = gc.isenabled()
+    gc.disable()  # nothing made here is garbage, and looking for it takes half the time
+    try:
+        for event in events_of(recording):
+            session.apply(event)
+            if watching is not None:
+                watching(event)
+    finally:
+        if collecting:
+            gc.enable()
+    return session
+
+
+def _loaded(
+    servers: Sequence[ServerPart], scrapes: Window, histories: Sequence[ServerHistory]
+) -> tuple[ServerPart, ...]:
+    """Each server with what it does, where it answers."""
+    parts = list(servers)
+    for one in scrapes.answering:
+        own, index = Window((one,)), histories.index(one.server)
+        does = ServerLoad(
+            running=own.now(Quantity.RUNNING),
+            waiting=own.now(Quantity.WAITING),
+            kv_used_ratio=own.gauge(Quantity.KV_USED, largest=True).now,
+            generation_per_s=own.count(Quantity.GENERATION_TOKENS).per_s,
+            ttft_s=own.mean(Quantity.TTFT),
+        )
+        parts[index] = replace(parts[index], load=does)
+    return tuple(parts)
 
 
 def _engines(window: Window, servers: Sequence[ServerHistory]) -> tuple[EnginePart, ...]:

@@ -82,6 +82,8 @@ def _split(text: str) -> _Parts:
         raise wrong("a query or fragment is no part of a server's address")
     if not hostport:
         raise wrong("the host is missing")
+    if not found and hostport.isascii() and hostport.isdigit():
+        hostport = f":{hostport}"  # a port alone
     host, port_text = _host_and_port(hostport)
     if host.startswith("["):
         raise wrong("the brackets hold no IPv6 address")

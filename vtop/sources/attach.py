@@ -9,13 +9,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from vtop import __version__
+from vtop.access import Access
 from vtop.recording import Identity, LiveRecording, Note, Start, Target
 from vtop.recording.events import FORMAT, Event
 from vtop.sources import command
 from vtop.sources.gpu import GpuSource
 from vtop.sources.host import HostSource
 from vtop.sources.processes import pids_listening
-from vtop.sources.server import Access, ServerSource
+from vtop.sources.server import ServerSource
 
 # options whose value no recording may hold
 SECRET_OPTIONS = ("--api-key", "--header", "-H")

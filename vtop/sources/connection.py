@@ -5,18 +5,17 @@ No request takes longer, and no answer becomes larger, than it may; no key or pa
 
 from __future__ import annotations
 
-import base64
 import re
 import socket
 import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
 
+from vtop.access import Access, longest_first
 from vtop.errors import VtopError
 from vtop.recording.events import Target
 from vtop.recording.vocabulary import OutageReason
@@ -25,23 +24,12 @@ from vtop.sources.proxy import Route
 REDIRECTS = 3
 
 
-@dataclass(frozen=True, slots=True, repr=False)  # no repr: it would show the key
-class Access:
-    """How a person lets vtop in. proxy: a URL, "" for none, None for what the environment says."""
-
-    api_key: str | None = None
-    headers: tuple[tuple[str, str], ...] = ()
-    ca_file: Path | None = None
-    insecure: bool = False
-    basic: tuple[str, str] | None = None
-    proxy: str | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Answer:
     status: int
     phrase: str  # "Not Found"
     body: bytes
+    retry_after_s: float | None = None  # how long the server asks to be left alone
 
 
 class Failure(Exception):
@@ -141,10 +129,13 @@ class Connection:
         except (httpx.TransportError, TimeoutError) as error:
             failure = _failure(error, timeout_s, self._tls)
             what = f"not finished in {timeout_s:g} s" if failure.reason == "timeout" else failure.detail
+            if body and failure.reason == "reset":
+                what = "the connection was cut"
             raise Failure(failure.reason, f"{what}, {len(body)} bytes had come") from None
         finally:
             response.close()
-        return Answer(response.status_code, response.reason_phrase, bytes(body)), location
+        retry_s = _retry_after_s(response.headers.get("retry-after"))
+        return Answer(response.status_code, response.reason_phrase, bytes(body), retry_s), location
 
     def _sent(self, request: httpx.Request) -> httpx.Response:
         if self._over:
@@ -196,13 +187,10 @@ class Connection:
         return httpx.HTTPTransport(verify=self._trust(), trust_env=False, proxy=proxy)
 
     def _trust(self) -> ssl.SSLContext:
-        if not self._tls or self._access.insecure:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # reading the usual certificates takes 20 ms
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
+        if not self._tls:
+            return Access(insecure=True).trust() or ssl.create_default_context()
+        if (context := self._access.trust()) is not None:
             return context
-        if self._access.ca_file is not None:
-            return ssl.create_default_context(cafile=self._access.ca_file)
         try:
             return httpx.create_ssl_context()
         except OSError:
@@ -212,13 +200,7 @@ class Connection:
 def check(access: Access) -> None:
     """Raises VtopError for headers, a key or certificates that cannot be used; no message shows a value."""
     _headers(access)
-    if access.ca_file is None:
-        return
-    try:
-        ssl.create_default_context(cafile=access.ca_file)
-    except OSError as error:  # ssl.SSLError is one
-        why = "no certificates in PEM form" if isinstance(error, ssl.SSLError) else error.strerror
-        raise VtopError(f"{access.ca_file}: cannot be used as --ca-file ({why})") from None
+    access.trust()
 
 
 def _headers(access: Access) -> list[tuple[str, str]]:
@@ -228,12 +210,10 @@ def _headers(access: Access) -> list[tuple[str, str]]:
         if not _fits(value):
             raise VtopError(f"--header {name}: its value has characters that no HTTP header may have")
     headers = {"accept-encoding": "identity", "user-agent": "vtop", "connection": "keep-alive"}
-    if access.api_key is not None:
-        if not _fits(access.api_key.strip()):
+    if access.authorization is not None:
+        if not _fits(access.authorization):
             raise VtopError("the API key has characters that no HTTP header may have: expected one line of ASCII")
-        headers["authorization"] = f"Bearer {access.api_key.strip()}"
-    elif access.basic is not None:
-        headers["authorization"] = f"Basic {_basic(access.basic)}"
+        headers["authorization"] = access.authorization
     given = {name.lower() for name, _ in access.headers}
     own = [(name, value) for name, value in headers.items() if name not in given]
     return own + [(name, value.strip()) for name, value in access.headers]
@@ -243,18 +223,14 @@ def _fits(value: str) -> bool:
     return value.isascii() and value.isprintable()
 
 
-def _basic(pair: tuple[str, str]) -> str:
-    return base64.b64encode(":".join(pair).encode()).decode()
+def _secrets(access: Access, route: Route) -> tuple[str, ...]:
+    proxy = httpx.URL(route.proxy).password if route.proxy is not None else ""
+    return longest_first([*access.secrets, proxy])
 
 
-def _secrets(access: Access, route: Route) -> list[str]:
-    secrets = [access.api_key or "", *(value for _, value in access.headers)]
-    if access.basic is not None:
-        secrets += [access.basic[1], _basic(access.basic)]
-    if route.proxy is not None:
-        secrets.append(httpx.URL(route.proxy).password)
-    # the longest first: one may hold another. One or two characters are no secret, and would riddle every text
-    return sorted({s.strip() for s in secrets if len(s.strip()) > 2}, key=len, reverse=True)
+def _retry_after_s(said: str | None) -> float | None:
+    """Of a Retry-After header; None where it names no number of seconds (a date would need the server's clock)."""
+    return float(said) if said is not None and re.fullmatch(r"\s*\d{1,9}\s*", said, re.ASCII) else None
 
 
 def _bare(url: httpx.URL) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from vtop.recording.events import GpuReading
-from vtop.recording.vocabulary import PowerKind, ThrottleReason
+from vtop.recording.vocabulary import PowerKind
 
 UNPOPULATED_W: Final = 1.0  # what some drivers give under load for a reading they do not have
 
@@ -22,7 +22,7 @@ FUNCTION_NOT_FOUND: Final = 13
 LOST: Final = (15, 16)  # GPU is lost, GPU requires restart: of one GPU, the others answer on
 
 # NVML: nvmlClocksEventReasons. The idle bit (1) is not a throttle and is left out.
-THROTTLE: Final[tuple[tuple[int, ThrottleReason], ...]] = (
+THROTTLE: Final = (
     (0x004, "power cap"),
     (0x020, "thermal (sw)"),
     (0x040, "thermal (hw)"),
@@ -173,7 +173,7 @@ def memory(nvml: Nvml, handle: Any) -> tuple[int | None, int | None]:
     return told.used, told.total
 
 
-def throttle(nvml: Nvml, handle: Any) -> tuple[ThrottleReason, ...] | None:
+def throttle(nvml: Nvml, handle: Any) -> tuple[str, ...] | None:
     """Why the clocks are held down, in words."""
     bits = nvml.ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
     if bits is None:  # the name before driver 535
@@ -183,7 +183,7 @@ def throttle(nvml: Nvml, handle: Any) -> tuple[ThrottleReason, ...] | None:
     return throttle_words(bits)
 
 
-def throttle_words(bits: int) -> tuple[ThrottleReason, ...]:
+def throttle_words(bits: int) -> tuple[str, ...]:
     """Clock event reason bits in words."""
     return tuple(word for bit, word in THROTTLE if bits & bit)
 

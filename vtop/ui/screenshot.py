@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from vtop.ui import textual_private
+
 if TYPE_CHECKING:
     from textual.app import App
 
@@ -35,7 +37,7 @@ def text(app: App[None]) -> str:
     console = Console(
         width=width, height=height, file=io.StringIO(), force_terminal=True, record=True, legacy_windows=False
     )
-    console.print(app.screen._compositor.render_update(full=True))  # as Textual's own screenshot does
+    textual_private.print_screen(app, console)
     lines = [line.rstrip() for line in console.export_text(styles=False).splitlines()]
     return "\n".join(lines).rstrip("\n") + "\n"
 

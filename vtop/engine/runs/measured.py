@@ -6,9 +6,8 @@ simulated one is asked the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from math import ceil
 from statistics import fmean
 from typing import Final
 
@@ -16,36 +15,17 @@ from vtop.engine.core.engine import Engine
 from vtop.engine.core.request import Request
 from vtop.engine.core.step import Outcome
 from vtop.engine.runs.replay import Replayed, measures
-from vtop.samples import samples_needed
+from vtop.samples import nearest_rank, samples_needed
+from vtop.session.load.request_latency import RequestLatency
 
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One request as its client saw it, in seconds. tpot_s: None of an answer of one token."""
-
-    ttft_s: float
-    tpot_s: float | None
-    e2e_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What a request must keep to be a good one, in seconds; None: no bound."""
-
-    ttft_s: float | None = None
-    tpot_s: float | None = None
-    e2e_s: float | None = None
-
-    def kept(self, answer: Answer) -> bool:
-        """A bound on what an answer does not have is kept."""
-        pairs = ((self.ttft_s, answer.ttft_s), (self.tpot_s, answer.tpot_s), (self.e2e_s, answer.e2e_s))
-        return all(bound is None or value is None or value <= bound for bound, value in pairs)
+Bounds = Mapping[str, float]  # what a request must keep to be a good one: ttft, tpot, e2e, in seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """None: not known. Times in seconds; those without a percentile are means over the requests, as a server's
-    histograms have them. Levels are means over the time from the first request sent to the last answer."""
+    histograms have them. Rates are over all of the load, ramp and drain included. Levels are means over the time from
+    the first request sent to the last answer."""
 
     output_per_s: float | None = None
     requests_per_s: float | None = None
@@ -82,8 +62,8 @@ class Number:
 
 
 NUMBERS: Final = (
-    Number("output_per_s", "output tokens/s", "per_s", "higher", "e2e"),
-    Number("requests_per_s", "requests/s", "per_s", "higher", "e2e"),
+    Number("output_per_s", "output tokens/s, whole load", "per_s", "higher", "e2e"),
+    Number("requests_per_s", "requests/s, whole load", "per_s", "higher", "e2e"),
     Number("good_per_s", "requests/s within SLO", "per_s", "higher"),
     Number("good_ratio", "within SLO", "ratio", "higher"),
     Number("ttft_s", "TTFT mean", "s", "lower", "ttft"),
@@ -135,13 +115,13 @@ class Levels:
         return running, waiting, kv_ratio
 
 
-def answer_of(request: Request) -> Answer:
-    """Of a simulated request, finished."""
+def latency_of(request: Request) -> RequestLatency:
+    """Of a simulated request, finished; its client sends it when it is due."""
     assert request.sent_s is not None
     assert request.first_seen_s is not None
     assert request.answered_s is not None
     later = request.generated - 1
-    return Answer(
+    return RequestLatency(
         ttft_s=request.first_seen_s - request.sent_s,
         tpot_s=(request.answered_s - request.first_seen_s) / later if later else None,
         e2e_s=request.answered_s - request.sent_s,
@@ -170,17 +150,19 @@ def simulated(replayed: Replayed, levels: Levels, bounds: Bounds | None, counted
         kv_ratio=kv_ratio,
         preemptions=float(replayed.preemptions),
         recomputed_ratio=replayed.recomputed_tokens / needed,
-        **of_answers([answer_of(request) for request in requests], replayed.span_s, bounds),
+        **of_requests([latency_of(request) for request in requests], replayed.span_s, bounds),
     )
 
 
-def of_answers(answers: Sequence[Answer], span_s: float | None, bounds: Bounds | None) -> dict[str, float | None]:
+def of_requests(
+    requests: Sequence[RequestLatency], span_s: float | None, bounds: Bounds | None
+) -> dict[str, float | None]:
     """What only the clients of a run know, as fields of `Measured`."""
-    if not answers:
+    if not requests:
         return {}
-    ttft = sorted(answer.ttft_s for answer in answers)
-    tpot = sorted(answer.tpot_s for answer in answers if answer.tpot_s is not None)
-    e2e = sorted(answer.e2e_s for answer in answers)
+    ttft = sorted(one.ttft_s for one in requests if one.ttft_s is not None)
+    tpot = sorted(one.tpot_s for one in requests if one.tpot_s is not None)
+    e2e = sorted(one.e2e_s for one in requests if one.e2e_s is not None)
     found: dict[str, float | None] = {
         "ttft_p50_s": quantile(ttft, 0.5),
         "ttft_p90_s": quantile(ttft, 0.9),
@@ -190,8 +172,8 @@ def of_answers(answers: Sequence[Answer], span_s: float | None, bounds: Bounds |
         "e2e_p99_s": quantile(e2e, 0.99),
     }
     if bounds is not None:
-        good = sum(bounds.kept(answer) for answer in answers)
-        found["good_ratio"] = good / len(answers)
+        good = sum(one.keeps(bounds) for one in requests)
+        found["good_ratio"] = good / len(requests)
         found["good_per_s"] = good / span_s if span_s else None
     return found
 
@@ -200,7 +182,7 @@ def quantile(ordered: Sequence[float], q: float) -> float | None:
     """The smallest value that a share q does not exceed; None of fewer than it takes to tell it (samples.py)."""
     if len(ordered) < samples_needed(q):
         return None
-    return ordered[max(0, ceil(q * len(ordered)) - 1)]
+    return ordered[nearest_rank(q, len(ordered)) - 1]
 
 
 def mean_of(several: Iterable[Measured]) -> Measured:

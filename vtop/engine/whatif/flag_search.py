@@ -10,11 +10,20 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from vtop.engine.core.flags import Flags
-from vtop.engine.fit.calibration import AS_FITTED, Pace, at_pace
+from vtop.engine.fit.calibration import AS_FITTED, HostFactors, with_host_factors
 from vtop.engine.fit.profile import Profile
 from vtop.engine.runs.measured import NUMBERS, Bounds, Number
 from vtop.engine.runs.runs import Run
-from vtop.engine.whatif.whatif import Error, Simulated, error_of, recorded_of, remarks, simulate
+from vtop.engine.whatif.whatif import (
+    Error,
+    Simulated,
+    TooFarOff,
+    error_of,
+    recorded_of,
+    remarks,
+    simulate,
+    too_far_off,
+)
 from vtop.errors import VtopError
 
 FLAGS: Final = ("max-num-seqs", "kv-tokens", "max-num-batched-tokens")
@@ -47,7 +56,7 @@ class Tried:
 @dataclass(frozen=True, slots=True)
 class Search:
     run: Run
-    pace: Pace
+    factors: HostFactors
     name: str
     number: Number  # the criterion
     tried: tuple[Tried, ...]
@@ -118,11 +127,14 @@ def search(
     *,
     number: Number,
     bounds: Bounds | None = None,
-    pace: Pace = AS_FITTED,
+    factors: HostFactors = AS_FITTED,
 ) -> Search:
-    """Every value, on the run's load, at the pace of its host and GPU. Raises VtopError where none can be tried."""
-    here = at_pace(profile, pace)
+    """Every value, on the run's load and with its host factors. Raises VtopError where none can be tried, or
+    the recorded flags are too far off."""
+    here = with_host_factors(profile, factors)
     before = simulate(run, run.flags, here, bounds)
+    if (off := too_far_off(run, before)) is not None:
+        raise TooFarOff(off)
     real = getattr(recorded_of(run, bounds), number.name)
     tried = []
     for value in what.values:
@@ -140,7 +152,7 @@ def search(
     at = getattr(before.measured, number.name)
     return Search(
         run=run,
-        pace=pace,
+        factors=factors,
         name=what.name,
         number=number,
         tried=tuple(_judged(one, best, error) for one in tried),

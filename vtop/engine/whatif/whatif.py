@@ -1,7 +1,7 @@
 """What other flags would have done: a recorded load on the fitted engine, as it was and as it would have been.
 
 With the recorded flags the engine's answer can be held against the recording: that is its error. First it is asked as
-the profile has it, which knows nothing of this recording, then at the pace of the recording's own host and GPU, at
+the profile has it, which knows nothing of this recording, then with the factors of its own host and GPU, with
 which the new flags are tried, too. With those it cannot be checked, and the error is the doubt about what it says. A
 difference smaller than that is none.
 
@@ -19,19 +19,23 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Final
 
+from vtop.difference import judged
 from vtop.engine.core.engine import Engine
 from vtop.engine.core.flags import Flags, option
-from vtop.engine.fit.calibration import AS_FITTED, Pace, at_pace
+from vtop.engine.fit.calibration import AS_FITTED, HostFactors, with_host_factors
 from vtop.engine.fit.profile import Profile, Residual
-from vtop.engine.runs.measured import NUMBERS, Bounds, Levels, Measured, Number, mean_of, of_answers, simulated
+from vtop.engine.runs.measured import NUMBERS, Bounds, Levels, Measured, Number, mean_of, of_requests, simulated
 from vtop.engine.runs.replay import Load, replay
 from vtop.engine.runs.runs import Run
 from vtop.errors import VtopError
 
 TRIES: Final = 3  # it is chance who meets whom in a step
 
-SAME, WITHIN, BETTER, WORSE, HIGHER, LOWER = "same", "within the error", "better", "worse", "higher", "lower"
-NO_ERROR, UNKNOWN = "error not known", "not known"
+# an error on the recording itself, as a share of what was recorded, beyond which nothing is said; and of times so much
+ABSURD: Final = {"output_per_s": 0.2, "ttft_s": 0.5, "e2e_s": 0.2}
+ABSURD_S: Final = 0.02
+
+WITHIN, NO_ERROR, UNKNOWN = "within the error", "error not known", "not known"  # else as vtop.difference says
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ class Row:
     alone: float | None  # simulated with the recorded flags, by the profile alone
     alone_error: float | None
     alone_ratio: float | None  # of the recorded value
-    before: float | None  # and at the recording's own pace
+    before: float | None  # and with the factors of its own host and GPU
     error: float | None
     error_ratio: float | None
     after: float | None  # and with the new ones
@@ -69,7 +73,7 @@ class WhatIf:
 
     run: Run
     flags: Flags
-    pace: Pace
+    factors: HostFactors
     alone: Simulated  # as before, by the profile alone
     before: Simulated
     after: Simulated
@@ -77,24 +81,61 @@ class WhatIf:
     remarks: tuple[str, ...]  # what makes the answer weaker than it looks
 
 
-def what_if(run: Run, profile: Profile, flags: Flags, bounds: Bounds | None = None, pace: Pace = AS_FITTED) -> WhatIf:
-    """Raises VtopError where no request of the run could be served with the flags."""
-    here = at_pace(profile, pace)
+def what_if(
+    run: Run, profile: Profile, flags: Flags, bounds: Bounds | None = None, factors: HostFactors = AS_FITTED
+) -> WhatIf:
+    """Raises VtopError where no request of the run could be served with the flags, TooFarOff where its error on
+    the recording itself is absurd."""
+    here = with_host_factors(profile, factors)
     before = simulate(run, run.flags, here, bounds)
-    alone = before if pace == AS_FITTED else simulate(run, run.flags, profile, bounds)
+    off = too_far_off(run, before)
+    if off is not None and flags != run.flags:
+        raise TooFarOff(off)
+    alone = before if factors == AS_FITTED else simulate(run, run.flags, profile, bounds)
     after = before if flags == run.flags else simulate(run, flags, here, bounds)
     recorded = recorded_of(run, bounds)
     rows = tuple(_row(number, recorded, (alone, before, after), profile) for number in NUMBERS)
     return WhatIf(
         run=run,
         flags=flags,
-        pace=pace,
+        factors=factors,
         alone=alone,
         before=before,
         after=after,
         rows=tuple(row for row in rows if row.before is not None or row.recorded is not None),
-        remarks=(*run.remarks, *remarks(run, profile, before, [(flags, after)] if after is not before else [])),
+        remarks=(
+            *((off,) if off is not None else ()),
+            *run.remarks,
+            *remarks(run, profile, before, [(flags, after)] if after is not before else []),
+        ),
     )
+
+
+class TooFarOff(VtopError):
+    """The engine is so far off on the recording itself that it can say nothing of other flags."""
+
+
+def too_far_off(run: Run, before: Simulated) -> str | None:
+    """Why nothing is said of other flags: with the recorded ones the simulation is not like the recording (ABSURD)."""
+    recorded, off = recorded_of(run, None), []
+    for number in NUMBERS:
+        real, found = getattr(recorded, number.name), getattr(before.measured, number.name)
+        if number.name not in ABSURD or not real or found is None:
+            continue
+        bound = ABSURD[number.name]
+        if abs(found - real) > max(bound * abs(real), ABSURD_S if number.unit == "s" else 0.0):
+            off.append(f"{_percent(found / real - 1)} in {number.label} (at most {bound * 100:.0f} %)")
+    if not off:
+        return None
+    return (
+        f"{run.name}: no answer: the simulated engine is off by {', '.join(off)} on the recording itself; was the "
+        "server started with other flags than those taken (--was-max-num-seqs, --was-max-num-batched-tokens), or is it "
+        "another kind of server than the profile's (vtop fit)?"
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:+,.0f} %".replace("-", "−")
 
 
 def simulate(run: Run, flags: Flags, profile: Profile, bounds: Bounds | None = None) -> Simulated:
@@ -132,7 +173,7 @@ def recorded_of(run: Run, bounds: Bounds | None) -> Measured:
         kv_ratio=seen.kv_ratio,
         preemptions=None if seen.preemptions is None else float(seen.preemptions),
         recomputed_ratio=seen.recomputed_ratio,
-        **of_answers(seen.answers, seen.span_s, bounds),
+        **of_requests(seen.answers, seen.span_s, bounds),
     )
 
 
@@ -183,16 +224,9 @@ def verdict_of(number: Number, difference: float | None, doubt: float | None) ->
     """What may be said of a difference."""
     if difference is None:
         return UNKNOWN
-    if difference == 0:
-        return SAME
-    if doubt is None:
-        return NO_ERROR
-    if abs(difference) <= doubt:
-        return WITHIN
-    way = HIGHER if difference > 0 else LOWER
-    if number.better is None:
-        return way
-    return BETTER if way == number.better else WORSE
+    interval = (difference - doubt, difference + doubt) if doubt is not None else None
+    found = judged(difference, interval, number.better)
+    return {"within": WITHIN, "no interval": NO_ERROR}.get(found, found)
 
 
 def remarks(
@@ -228,8 +262,13 @@ def remarks(
         found.append(f"the model's shape is not on record (--model-config tells it): that of {profile.name} taken")
     elif run.shape != profile.shape:
         found.append(f"{profile.name} was fitted on a model of another shape")
-    if run.name in {residual.run for residual in profile.residuals}:
-        found.append(f"{profile.name} was fitted on this run, too: its error on a run it has not seen is larger")
+    seen = profile.fitted_on(run.recording)
+    if seen:
+        found.append(f"{profile.name} was fitted on this recording, too: its error on one it has not seen is larger")
+    elif seen is None:
+        found.append(
+            f"whether {profile.name} was fitted on this recording is not known; errors look smaller where it was"
+        )
     refused = max((side.refused for _, side in others), default=0)
     if refused:
         found.append(f"{refused} of {len(asks)} requests are longer than the pool or the model's length: left out")
@@ -266,7 +305,7 @@ def _chance(number: Number, side: Simulated) -> float:
 
 
 def _row(number: Number, recorded: Measured, sides: tuple[Simulated, Simulated, Simulated], profile: Profile) -> Row:
-    """sides: by the profile alone, at the recording's pace, and so with the new flags."""
+    """sides: by the profile alone, with host factors, and so with the new flags."""
     real = getattr(recorded, number.name)
     alone, one, other = (getattr(side.measured, number.name) for side in sides)
     off, alone_off = _less(one, real), _less(alone, real)

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from vtop.export.files import new_file
-from vtop.export.reading import events_of
 from vtop.export.series_spool import Spool
-from vtop.recording import AnyEvent, Gpu, HistogramCounts, Identity, Outage, Recording, Scrape
+from vtop.recording import AnyEvent, Gpu, HistogramCounts, Identity, Outage, Recording, Scrape, events_of
 from vtop.server_kinds import registry
 
 # field of a reading, family, type

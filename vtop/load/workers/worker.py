@@ -19,6 +19,7 @@ from statistics import median
 
 import msgspec
 
+from vtop import faults
 from vtop.errors import VtopError
 from vtop.load.http.client import Client
 from vtop.load.http.exchange import Exchange
@@ -62,12 +63,9 @@ class Worker:
         self._tried: set[str] = set()
         self._trials = setup.worker  # ids of theirs
         self._client = Client(
-            setup.door.url,
+            setup.endpoint.url,
             clock=self._now,
-            headers=setup.door.headers,
-            bearer=setup.door.bearer,
-            basic=setup.door.basic,
-            tls=setup.door.tls(),
+            access=setup.endpoint.access,
         )
         self._running: Running | None = None
 
@@ -145,7 +143,7 @@ class Worker:
             index=index,
             vocabulary=setup.vocabulary,
             items=read(phase),
-            count_tokens=partial(probe.count_tokens, setup.door, setup.model),
+            count_tokens=partial(probe.count_tokens, setup.endpoint, setup.model),
             without=self._without,
         )
 
@@ -228,8 +226,11 @@ def main() -> None:
     gc.set_threshold(100_000, 50, 50)  # a full collection in the middle of a burst would be seen as latency
     try:
         asyncio.run(_main(setup, writer))
-    finally:
+    except Exception as error:
+        writer.news(Failed(f"a load process broke off: {faults.put_down(error, 'sending the load')}"))
         writer.close()
+        os._exit(1)  # in good order Python would wait for the thread that reads the orders, and abort
+    writer.close()
 
 
 if __name__ == "__main__":

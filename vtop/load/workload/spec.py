@@ -34,7 +34,7 @@ WORDS = {
     "trace": ("trace=trace.jsonl", "Mooncake's JSONL, at the recorded times (timestamp in ms, or timestamp_s)"),
     "speed": ("speed=2", "of a trace: twice as fast"),
     "block": ("block=512", "of a trace: tokens that one of its hash_ids stands for"),
-    "n": ("n=128", "requests to measure [closed loop: 4 a slot, at least 128]"),
+    "n": ("n=128", "requests to measure [closed loop: 5 a slot, at least 128]"),
     "for": ("for=60s", "time to measure [open loop: 60 s, longer when 128 requests take longer]"),
     "warmup": ("warmup=8", "requests before them that do not count"),
     "seed": ("seed=1", "arrivals, lengths and prompts [0]"),
@@ -65,6 +65,7 @@ _HOMES = {  # words that mean something only beside one of these
     "block": ("trace", "dataset"),
 }
 LEAST_REQUESTS = 128  # the p95 of so many can be trusted
+A_SLOT = 5  # requests of each that are in flight: three whole rounds between ramp and drain
 
 
 def phases(specs: Sequence[str], *, option: str = "--load") -> tuple[Phase, ...]:
@@ -228,7 +229,7 @@ class _Spec:
         if phase.requests is not None or phase.for_s is not None:
             return phase
         if phase.concurrency is not None:
-            return replace(phase, requests=max(4 * phase.concurrency, LEAST_REQUESTS))
+            return replace(phase, requests=max(A_SLOT * phase.concurrency, LEAST_REQUESTS))
         if phase.rate_per_s is not None:
             return replace(phase, for_s=float(min(max(60, math.ceil(LEAST_REQUESTS / phase.rate_per_s)), LIMIT_S)))
         return phase  # a trace ends by itself

@@ -19,9 +19,9 @@ from vtop.report.compare.parts import Comparison, SidePart
 from vtop.report.compare.phase_blocks import Place, Recorded
 from vtop.report.compare.unlike_runs import Unlike
 from vtop.report.model import of_session
-from vtop.report.numbers import counted
 from vtop.report.phases import TimeRange
 from vtop.samples import CONFIDENCE
+from vtop.session.frame.gpus import counted_of
 from vtop.session.session import Session
 
 Run = tuple[Recorded, ...]  # one or several recordings one after another, whose phases are those of one run
@@ -77,7 +77,7 @@ def of_sides(sides: Sequence[Sequence[Run]], *, unlike: bool = False, confidence
 
 
 def _side(letter: str, runs: Sequence[Run]) -> SidePart:
-    gpus = {len(counted(one.report.devices)) for run in runs for one in run}
+    gpus = {len(counted_of(one.report.devices)) for run in runs for one in run}
     return SidePart(
         name=letter,
         runs=tuple(tuple(one.report.file for one in run) for run in runs),

@@ -8,6 +8,7 @@ from statistics import fmean
 from string import ascii_uppercase
 from typing import Final
 
+from vtop.difference import judged
 from vtop.metrics.histogram import Range
 from vtop.report.compare import compared_numbers, noise, phase_blocks
 from vtop.report.compare.compared_numbers import NUMBERS, Compared
@@ -176,13 +177,5 @@ def _unequal(a: Percentile, b: Percentile) -> str:
 
 
 def _verdict(better: str | None, absolute: float, half: float | None) -> str:
-    if absolute == 0:
-        return "same"
-    if half is None:
-        return "noise not known"
-    if abs(absolute) <= half:
-        return "within noise"
-    way = "higher" if absolute > 0 else "lower"
-    if better is None:
-        return way
-    return "better" if way == better else "worse"
+    found = judged(absolute, (absolute - half, absolute + half) if half is not None else None, better)
+    return {"within": "within noise", "no interval": "noise not known"}.get(found, found)

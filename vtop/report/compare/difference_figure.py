@@ -13,7 +13,6 @@ from vtop import units
 from vtop.report.compare import words
 from vtop.report.compare.parts import Comparison, Difference, NumberPart, PhasePart
 from vtop.report.figures.figure import Figure, Panel, Point, Series
-from vtop.report.render import vega
 from vtop.shipped import folder
 
 DRAWN: Final = ("output_per_s", "ttft.mean_s", "itl.mean_s")
@@ -43,6 +42,8 @@ def figure(comparison: Comparison) -> Figure | None:
 
 def svg(of: Figure) -> str:
     """The figure as a file of its own: its colours are in it, for light and dark."""
+    from vtop.report.render import vega  # Altair loads 250 modules that a comparison as text does not need
+
     light, dark = (
         vega.palette(tomllib.loads((folder("themes") / f"{name}.toml").read_text(encoding="utf-8")))
         for name in ("light", "dark")

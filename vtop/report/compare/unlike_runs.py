@@ -17,8 +17,8 @@ from vtop.recording import Load
 from vtop.report.compare.pairs import begun
 from vtop.report.compare.phase_blocks import Place, Recorded
 from vtop.report.labels import kinds
-from vtop.report.numbers import counted
 from vtop.server_kinds import registry
+from vtop.session.frame.gpus import counted_of
 from vtop.session.frame.kv import KvAccount
 from vtop.session.history.server_config import flag_value
 
@@ -63,16 +63,24 @@ def unlike(first: Place, other: Place) -> list[tuple[str, str, str]]:
 def _models(first: Recorded, other: Recorded) -> tuple[str, str]:
     """By the models' shapes where both are on record, as a server calls its model what it likes; else by name."""
     shapes = _shapes(first), _shapes(other)
-    found = shapes if all(shapes) else (_names(first), _names(other))
+    if all(shapes):  # by the numbers that both have: later versions of vtop keep more of them
+        names = {name for shape in shapes[0] for name in shape} & {name for shape in shapes[1] for name in shape}
+        return _said(shapes[0], names), _said(shapes[1], names)
+    found = _names(first), _names(other)
     return found if all(found) else ("", "")
 
 
-def _shapes(of: Recorded) -> str:
+def _shapes(of: Recorded) -> list[dict[str, int | str]]:
+    """Those of all servers; none where one is not on record."""
     known = [server.identity(of.session.end_s) for server in of.session.servers]
     shapes = [one.shape for one in known if one is not None and one.shape]
-    if len(shapes) < len(known):
-        return ""
-    return _joined([", ".join(f"{name} {value}" for name, value in sorted(shape.items())) for shape in shapes])
+    return shapes if len(shapes) == len(known) else []
+
+
+def _said(shapes: list[dict[str, int | str]], names: set[str]) -> str:
+    return _joined(
+        [", ".join(f"{name} {value}" for name, value in sorted(shape.items()) if name in names) for shape in shapes]
+    )
 
 
 def _names(of: Recorded) -> str:
@@ -175,7 +183,7 @@ def _joined(values: Sequence[str]) -> str:
 
 def _settings(of: Recorded) -> dict[str, str]:
     report, start = of.report, of.session.start
-    devices = counted(report.devices)
+    devices = counted_of(report.devices)
     return {
         "model": _names(of) or units.UNKNOWN,
         kinds(report.servers): _joined([server.version or units.UNKNOWN for server in report.servers]),

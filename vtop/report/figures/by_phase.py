@@ -8,7 +8,7 @@ from math import log
 from vtop import units
 from vtop.report.figures.choices import bars, known_of
 from vtop.report.figures.figure import Figure, Panel, Point, Series
-from vtop.report.labels import PARTS, part, ttft_words
+from vtop.report.labels import PARTS, levels_of, part, ttft_words
 from vtop.report.model import Report
 from vtop.report.numbers import Numbers
 
@@ -40,8 +40,7 @@ def ttft(report: Report) -> Figure | None:
 def crossing(report: Report) -> Figure | None:
     """Queue against prefill over the load, on logarithmic axes."""
     growth = report.growth
-    points = [(one.concurrency if one.concurrency is not None else one.rate_per_s, one) for one in growth.phases]
-    known = [(load, one) for load, one in points if load is not None and load > 0]
+    known = [(one.load, part) for one, part in levels_of(report)]
     if len(known) < 2:
         return None
     queue: list[Point] = [(load, one.queue_s) for load, one in known if one.queue_s]

@@ -28,8 +28,8 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """`title` names the quantity and its unit. Zero-based unless `log`; bars and areas stand on one another if
-    `stacked`."""
+    """`title` names the quantity and its unit. Zero-based unless `log` or there is a `bottom`, below which nothing is
+    drawn; bars and areas stand on one another if `stacked`."""
 
     title: str
     series: tuple[Series, ...]
@@ -37,7 +37,8 @@ class Panel:
     log: bool = False
     stacked: bool = False
     top: float | None = None
-    unit: str = ""  # of the axis: s, share
+    unit: str = ""  # of the axis: s, share, above (a share of what is longer, told as the percentile there)
+    bottom: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,4 +58,15 @@ class Figure:
     @property
     def drawn(self) -> bool:
         """Whether there is anything to draw."""
-        return any(value is not None for panel in self.panels for series in panel.series for _, value in series.points)
+        return bool(self._places)
+
+    @property
+    def single(self) -> bool:
+        """Whether all of it stands at one place of the axis: a table says that better."""
+        return len(self._places) == 1
+
+    @property
+    def _places(self) -> set[float | str]:
+        return {
+            x for panel in self.panels for series in panel.series for x, value in series.points if value is not None
+        }

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from vtop.report.figures import by_phase, kv_by_phase, latency_curves, side_by_side, timelines
 from vtop.report.figures.figure import Figure
+from vtop.report.labels import stem
 from vtop.report.model import Report
 
 # builder, and what it needs where it finds nothing
@@ -23,12 +23,13 @@ FIGURES: Final[tuple[tuple[str, Callable[[Report], Figure | None], str], ...]] =
     ("The staircase", timelines.staircase, "fewer than two preemptions"),
     ("Before and after", side_by_side.three, "there is one phase only"),
     (
-        "Executed tokens against context",
+        "FLOP a token against context",
         kv_by_phase.work,
-        "what was executed is not known (--enable-mfu-metrics counts it)",
+        "it takes phases of different lengths and --enable-mfu-metrics",
     ),
     ("Where the wall clock went", by_phase.wall_clock, "the time of a step that only decodes is not known"),
     ("Power, clock and temperature", timelines.devices, "no GPU was read"),
+    ("The tail of ITL", latency_curves.tail, "no gap between tokens was observed"),
 )
 
 
@@ -37,11 +38,13 @@ def figures(report: Report) -> tuple[list[Figure], list[str]]:
     found, missing = [], []
     for title, builder, needs in FIGURES:
         figure = builder(report)
-        if figure is not None and figure.drawn:
+        if figure is not None and figure.drawn and not figure.single:
             found.append(figure)
+        elif figure is not None and figure.single:
+            missing.append(f"{title}: there is one phase only, and the tables have its numbers.")
         else:
             missing.append(f"{title}: {needs}.")
-    spread = [one for one in latency_curves.latencies(report) if one.drawn]
+    spread = [one for one in latency_curves.latencies(report) if one.drawn and not one.single]
     if not spread:
         missing.append("Distributions: no latency was observed.")
     return found + spread, missing
@@ -51,13 +54,16 @@ def across(reports: Sequence[Report]) -> list[Figure]:
     """Those that set several recordings side by side."""
     if len(reports) < 2:
         return []
-    runs = [(report.file, report.run) for report in reports if report.run is not None]
-    found = [side_by_side.across(reports)]
-    if len(runs) > 1:
-        found += [side_by_side.three_of(runs, "three-recordings"), kv_by_phase.work_of(runs, "work-recordings")]
-    return [figure for figure in found if figure is not None and figure.drawn]
-
-
-def unique(figure: Figure, number: int) -> Figure:
-    """The same with a key that no figure of another recording on the scrape has."""
-    return replace(figure, key=f"r{number}-{figure.key}")
+    named = [
+        (f"{stem(report.file)} {phase.label}", phase.whole)
+        for report in reports
+        for phase in report.phases
+        if phase.whole is not None
+    ]
+    found = [
+        side_by_side.across(named),
+        side_by_side.three_of(named, "three-recordings") if len(named) > 1 else None,
+        kv_by_phase.asked_of(named, "asked-recordings"),
+        kv_by_phase.work_of(named, "work-recordings"),
+    ]
+    return [figure for figure in found if figure is not None and figure.drawn and not figure.single]

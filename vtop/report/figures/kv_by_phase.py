@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from vtop import units
-from vtop.report.figures.choices import HUES, bars, known_of
-from vtop.report.figures.figure import Figure, Panel, Series
+from vtop.report.figures.choices import HUES, bars
+from vtop.report.figures.figure import Figure, Panel, Point, Rule, Series
 from vtop.report.model import Report
 from vtop.report.numbers import Numbers
+
+GIGA: Final = 1e9
+SPREAD: Final = 1.2  # of the contexts: less is one place of the axis
 
 
 def kv_expected(report: Report) -> Figure | None:
@@ -63,80 +67,87 @@ def kv_expected(report: Report) -> Figure | None:
 
 def asked_and_resident(report: Report) -> Figure | None:
     """How many requests the clients keep in flight, how many of them run, and what all of them would need."""
-    phases = known_of(report, lambda one: one.account.nominal.concurrency if one.account.nominal is not None else None)
-    if not phases:
+    return asked_of([(phase.label, phase.whole) for phase in report.phases if phase.whole is not None])
+
+
+def asked_of(named: Sequence[tuple[str, Numbers]], key: str = "asked") -> Figure | None:
+    """The same of any stretches, each with its name."""
+    known = [(name, of, of.account.nominal) for name, of in named if of.account.nominal is not None]
+    if not known:
         return None
-
-    def asked(of: Numbers) -> float | None:
-        return of.account.nominal.concurrency if of.account.nominal is not None else None
-
+    need: tuple[Point, ...] = tuple((name, of.account.oversubscription) for name, of, _ in known)
+    asked: tuple[Point, ...] = tuple((name, one.concurrency) for name, _, one in known)
+    ran: tuple[Point, ...] = tuple((name, of.running.peak) for name, of, _ in known)
     return Figure(
-        key="asked",
+        key=key,
         title="Asked for, and resident",
-        caption="Need: KV of all that are in flight, each at its full length. More than the pool cannot run at once.",
+        caption=(
+            "Need: KV of all that are in flight, each at its full length, as so many times the pool (logarithmic). "
+            "More than the pool cannot run at once."
+        ),
         alt="; ".join(
-            f"{phase.label}: {units.number(asked(of))} in flight, {units.number(of.running.median)} run (median), need "
-            f"{units.number(of.account.oversubscription)} × the pool"
-            for phase, of in phases
+            f"{name}: {units.number(one.concurrency)} in flight, {units.number(of.running.median)} run (median), "
+            f"{units.count(of.running.peak)} at most, need {units.number(of.account.oversubscription)} × the pool"
+            for name, of, one in known
         )
         + ".",
-        x_title="phase",
+        x_title="",
         x_kind="category",
         panels=(
             Panel(
-                "requests",
-                (
-                    Series("in flight", "waiting", bars(phases, asked), "bar"),
-                    Series("running, median", "running", bars(phases, lambda one: one.running.median), "bar"),
-                ),
+                "requests", (Series("in flight", "waiting", asked, "bar"), Series("ran at most", "running", ran, "bar"))
             ),
             Panel(
                 "need ÷ pool",
-                (Series("need ÷ pool", "kv", bars(phases, lambda one: one.account.oversubscription), "bar"),),
+                (Series("need ÷ pool", "kv", need, "points"),),
+                (Rule("the pool", "limit", 1.0),),
+                log=True,
             ),
         ),
     )
 
 
 def work(report: Report) -> Figure | None:
-    """Executed tokens for each that the answers needed, against the context: recompute stands above 1."""
+    """FLOP a token against the context: recompute stands above the line."""
     return work_of([(phase.label, phase.whole) for phase in report.phases if phase.whole is not None])
 
 
 def work_of(named: Sequence[tuple[str, Numbers]], key: str = "work") -> Figure | None:
-    """The same of any stretches, each with its name."""
+    """The same of any stretches, each with its name. None where all have the same context: a line needs two."""
     known = [
-        (name, of)
-        for name, of in named
-        if of.recompute.ratio is not None
-        and of.account.input_tokens is not None
-        and of.account.output_tokens is not None
+        (name, one, one.flops, one.context_tokens)
+        for name, one in ((name, of.token_flops) for name, of in named)
+        if one.flops is not None and one.context_tokens is not None
     ]
-    if not known:
+    contexts = [context for _, _, _, context in known]
+    if not known or max(contexts) < SPREAD * min(contexts):
         return None
-    points = {name: (_context(of), 1.0 + (of.recompute.ratio or 0.0)) for name, of in known}
+    series = [
+        Series(name, HUES[at % len(HUES)], ((context, flops / GIGA),), "points")
+        for at, (name, _, flops, context) in enumerate(known)
+    ]
+    line = next((one for _, one, _, _ in known if one.line_flops is not None and one.context_flops is not None), None)
+    said = "The shape of the model is not known: there is no line."
+    if line is not None:
+        base, slope = (line.line_flops or 0.0) / GIGA, (line.context_flops or 0.0) / GIGA
+        ends = (0.9 * min(contexts), 1.05 * max(contexts))
+        on_line: tuple[Point, ...] = tuple((at, base + slope * at) for at in ends)
+        series.append(Series("by the model's shape", "dim", on_line, "dashed"))
+        said = f"The line is that of the model's shape: {base:.2f} + {slope:.6f} × the mean context."
     return Figure(
         key=key,
-        title="Executed tokens against context",
+        title="FLOP a token against its context",
         caption=(
-            "Tokens run through the model for each token that the answers needed, over the mean context of a token "
-            "being generated (prompt + half of the output). 1 is no recompute; what stands above was run again after "
-            f"preemptions. By {known[0][1].recompute.method}."
+            "GFLOP of one GPU for each token that the answers needed, over the mean context that those tokens looked "
+            f"at. {said} What was run again after preemptions stands above it. The axis does not begin at 0."
         ),
-        alt="; ".join(f"{name}: {y:.3f} at a context of {units.count(x)}" for name, (x, y) in points.items()) + ".",
+        alt="; ".join(
+            f"{name}: {flops / GIGA:.2f} GFLOP at a context of {units.count(context)}"
+            + (f", {one.apart_ratio * 100:.1f} % from the line" if one.apart_ratio is not None else "")
+            for name, one, flops, context in known
+        )
+        + ".",
         x_title="mean context, tokens",
         x_kind="number",
-        panels=(
-            Panel(
-                "executed ÷ needed tokens",
-                tuple(
-                    Series(name, HUES[at % len(HUES)], (point,), "points")
-                    for at, (name, point) in enumerate(points.items())
-                ),
-            ),
-        ),
+        panels=(Panel("GFLOP/token", tuple(series), bottom=0.9 * min(flops for _, _, flops, _ in known) / GIGA),),
     )
-
-
-def _context(of: Numbers) -> float:
-    return (of.account.input_tokens or 0.0) + (of.account.output_tokens or 0.0) / 2

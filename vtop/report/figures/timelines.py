@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
+from math import ceil, floor
 from statistics import fmean
 
 from vtop import units
 from vtop.report.figures.figure import Figure, Panel, Point, Rule, Series
 from vtop.report.model import Report
 from vtop.session.frame.charts import Charts, Points
+from vtop.session.frame.requests import PreemptionEvent
 
 
 def session(report: Report) -> Figure | None:
@@ -24,10 +27,11 @@ def session(report: Report) -> Figure | None:
         ),
     )
     kv = Panel("KV use", (Series("KV", "kv", _over(charts, charts.kv_used)),), top=1.0, unit="share")
-    staircase = Panel(
+    fell = Panel(
         "preemptions so far", (Series("preemptions", "preemption", _over(charts, charts.preemptions), "step"),)
     )
     run = report.run
+    panels = (requests, kv, fell) if any(charts.preemptions) else (requests, kv)
     return Figure(
         key="session",
         title="The whole session",
@@ -42,7 +46,7 @@ def session(report: Report) -> Figure | None:
         ),
         x_title="time in the session",
         x_kind="time",
-        panels=(requests, kv, staircase),
+        panels=panels,
         shades=tuple((phase.begin_s, phase.end_s, phase.label) for phase in report.phases),
     )
 
@@ -112,11 +116,18 @@ def cycle(report: Report) -> Figure | None:
     shown = tuple(one.at_s for one in staircase.events if begin_s <= one.at_s <= charts.end_s)
     trigger = staircase.trigger_mean_ratio
     rules = (Rule(f"trigger {units.percent(trigger)}", "limit", trigger),) if trigger is not None else ()
+    bottom, top = _cycle_axis([one for one in staircase.events if one.at_s in shown])
     return Figure(
         key="cycle",
         title="The preemption cycle, scrape by scrape",
         caption=(
             f"{units.clock(begin_s)} to {units.clock(charts.end_s)}, one point a scrape; vertical lines: preemptions. "
+            + (
+                f"The axis of KV use goes from {units.whole_percent(bottom)} to {units.whole_percent(top)}: after and "
+                "before a preemption. It falls lower where requests finish. "
+                if bottom
+                else ""
+            )
             + (f"The cycle: {staircase.cycle}." if staircase.cycle else "Not regular enough to be called a cycle.")
         ),
         alt=(
@@ -126,7 +137,14 @@ def cycle(report: Report) -> Figure | None:
         x_title="time in the session",
         x_kind="time",
         panels=(
-            Panel("KV use", (Series("KV", "kv", _over(charts, charts.kv_used), "line"),), rules, top=1.0, unit="share"),
+            Panel(
+                "KV use",
+                (Series("KV", "kv", _over(charts, charts.kv_used), "line"),),
+                rules,
+                top=top,
+                unit="share",
+                bottom=bottom,
+            ),
             Panel("running", (Series("running", "running", _over(charts, charts.running), "step"),)),
         ),
         ticks=shown,
@@ -158,8 +176,18 @@ def staircase(report: Report) -> Figure | None:
         ),
         x_title="time in the session",
         x_kind="time",
-        panels=(Panel("preemptions so far", tuple(series)),),
+        panels=(Panel("preemptions so far", tuple(series), bottom=0.0),),
     )
+
+
+def _cycle_axis(events: Sequence[PreemptionEvent]) -> tuple[float, float]:
+    """Whole per cents around KV use before and after each preemption; all of it where that is not known."""
+    after = [one.kv_after_ratio for one in events if one.kv_after_ratio is not None and one.freed_ratio is not None]
+    before = [one.kv_before_ratio for one in events if one.kv_before_ratio is not None]
+    if not after or not before:
+        return 0.0, 1.0
+    low = floor(min(after) * 100)
+    return low / 100, max(ceil(max(before) * 100), low + 1) / 100
 
 
 def _over(charts: Charts, points: Points) -> tuple[Point, ...]:

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from vtop import units
 from vtop.report.model import Report
-from vtop.report.numbers import counted
 from vtop.server_kinds import registry
+from vtop.session.frame.gpus import counted_of
 from vtop.session.frame.servers import typed
 
 
@@ -25,7 +25,7 @@ def facts(report: Report) -> tuple[tuple[str, str], ...]:
         ("samples", _samples(report)),
         ("sampling error", _error(report)),
         ("failed requests", _failed(report)),
-        ("preemptions", units.count(report.run.preemptions) if report.run is not None else None),
+        ("preemptions", _preemptions(report)),
     ]
     return tuple((name, value) for name, value in found if value is not None)
 
@@ -86,7 +86,7 @@ def _pool(report: Report) -> str | None:
 
 
 def _devices(report: Report) -> str | None:
-    devices = counted(report.devices)
+    devices = counted_of(report.devices)
     if not devices:
         return report.gpu_note
     names: dict[str, int] = {}
@@ -131,6 +131,11 @@ def _error(report: Report) -> str | None:
         if one.apart_p50_s is not None and one.apart_p99_s is not None
     ]
     return "; ".join(said) or None
+
+
+def _preemptions(report: Report) -> str | None:
+    run = report.run
+    return units.count(run.preemptions) if run is not None and run.preemptions is not None else None
 
 
 def _failed(report: Report) -> str | None:

@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from vtop import units
-from vtop.report.labels import kinds, ttft_words
+from vtop.report.labels import kinds, levels_of, percentile_words, ttft_words
 from vtop.report.model import Phase, Report
 from vtop.report.numbers import Numbers
+from vtop.session.bottleneck.verdict import STILL_S
+from vtop.session.frame.incidents import Incident
 
 MOST: Final = 5
+SHOWN: Final = 3  # instants named one by one
 FEWER: Final = 0.8  # of the requests in flight: less of them running is a finding
 NEARLY_FULL: Final = 0.95
 WORTH_SAYING: Final = 0.05  # a share below is not a finding of its own
@@ -50,6 +53,43 @@ def failed(report: Report) -> Finding | None:
         f"{count:,} of {judged:,} requests failed ({named}); percentiles count them as longer than everything.",
         (f"{judged:,} own requests ended", named),
     )
+
+
+def stuck(report: Report) -> Finding | None:
+    """Requests were there and the engine did nothing."""
+    still = [one for one in report.incidents if one.kind == "stuck"]
+    if not still:
+        return None
+    longest = max(still, key=lambda one: one.seconds)
+    times = "" if len(still) == 1 else f" {len(still)} times, the longest of them"
+    said = f"The engine stood still{times} for {units.span(longest.seconds)} ({_during(longest)}): no counter and no "
+    said += f"gauge moved, with {units.count(longest.running)} running and {units.count(longest.waiting)} waiting."
+    why = "a prefill that shows nothing, an engine that hangs, or gauges left behind when all requests were aborted"
+    return Finding("stuck", said, (f"verdict STUCK from {units.clock(longest.begin_s + STILL_S)} on", why))
+
+
+def unread(report: Report) -> Finding | None:
+    """The server could not be read: its numbers of that time are not known."""
+    away = [one for one in report.incidents if one.kind not in ("stuck", "restart")]
+    restarts = [one for one in report.incidents if one.kind == "restart"]
+    if not away:
+        if not restarts:
+            return None
+        at = ", ".join(units.clock(one.begin_s) for one in restarts[:SHOWN])
+        return Finding("unread", f"The server restarted ({at}).", ("its counters began anew",))
+    longest = max(away, key=lambda one: one.seconds)
+    what = {
+        "outage": "The server did not answer",
+        "stale": "No scrape came",
+        "unhealthy": "The server was not healthy",
+    }[longest.kind]
+    times = "" if len(away) == 1 else f", the longest of {len(away)} such stretches"
+    said = f"{what} for {units.span(longest.seconds)} ({_during(longest)}){times}"
+    said += f": {longest.detail}" if longest.detail else ""
+    anew = [one for one in restarts if longest.begin_s <= one.begin_s <= longest.end_s]
+    said += "; it came back restarted." if anew else "."
+    before = f"{units.count(longest.running)} running and {units.count(longest.waiting)} waiting on the last scrape"
+    return Finding("unread", said, (before, "what it did in between is not known"))
 
 
 def residents(report: Report) -> Finding | None:
@@ -142,7 +182,7 @@ def recomputed(report: Report) -> Finding | None:
 def grown(report: Report) -> Finding | None:
     """How queue and prefill grow from the lowest load to the highest."""
     growth = report.growth
-    known = [one for one in growth.phases if one.prefill_s is not None and one.queue_s is not None]
+    known = [one for _, one in levels_of(report) if one.prefill_s is not None and one.queue_s is not None]
     if len(known) < 2:
         return None
     low, high = known[0], known[-1]
@@ -180,14 +220,17 @@ def reached(report: Report) -> Finding | None:
 
 def kept(report: Report) -> Finding | None:
     """How many requests kept the service levels."""
-    judged = [(phase, phase.load.slo) for phase in report.phases if phase.load is not None and phase.load.slo]
+    judged = [
+        (phase, phase.load.slo) for phase in report.phases if phase.load is not None and phase.load.slo is not None
+    ]
     if not judged:
         return None
-    phase, slo = judged[-1]
-    assert slo is not None
+    phase, slo = min(reversed(judged), key=lambda one: one[1].attainment_ratio or 0.0)
     bounds = " and ".join(f"{name} ≤ {units.seconds(bound)}" for name, bound in slo.bounds)
     where = f" at {phase.label}" if len(report.phases) > 1 else ""
     said = f"{slo.good:,} of {slo.judged:,} requests ({units.percent(slo.attainment_ratio)}){where} kept {bounds}."
+    if slo.broken:
+        said = f"{said[:-1]}; {', '.join(f'{count:,} broke {name}' for name, count in slo.broken)}."
     return Finding("kept", said, (f"{units.number(slo.good_per_s)} requests/s that kept all bounds",))
 
 
@@ -232,17 +275,37 @@ def stolen(report: Report) -> Finding | None:
     return Finding("stolen", said, (f"a step that only decodes takes {units.seconds(clock.step_s)}", at(phase, of)))
 
 
+def answered(report: Report) -> Finding | None:
+    """What the requests of the heaviest load saw."""
+    phase, of = heaviest(report)
+    if phase is None or of is None or of.ttft is None or not of.ttft.n:
+        return None
+    said = []
+    for name, times in (("TTFT", of.ttft), ("ITL", of.itl), ("TPOT", of.tpot), ("e2e", of.e2e)):
+        if times is not None and times.p50_s is not None:
+            p99 = f", p99 {percentile_words(times.p99_s)}" if times.p99_s is not None else ""
+            said.append(f"{name} p50 {percentile_words(times.p50_s)}{p99}")
+    if not said:
+        return None
+    where = f"At {phase.label}: " if len(report.phases) > 1 else ""
+    n = f"{units.count(of.ttft.n)} requests"
+    return Finding("answered", f"{where}{'; '.join(said)}.", (f"{n}: {of.ttft.whose}", at(phase, of)))
+
+
 def calm(report: Report) -> Finding | None:
     """Nobody waited and nothing was put back: the server could do more."""
     run = report.run
-    if run is None or run.verdict.limit != "none" or len(report.phases) > 1:
+    if run is None or run.verdict.limit != "none" or len(report.phases) > 1 or run.preemptions:
         return None
+    if (run.queue_of_ttft_ratio or 0.0) >= WORTH_SAYING:
+        return None  # that requests queue says that something binds, at times
     said = f"Nothing binds: {', '.join(run.verdict.evidence[:3])}, {units.count(run.preemptions)} preemptions."
     return Finding("calm", said, (f"{run.scrapes:,} scrapes",))
 
 
 RULES: Final[tuple[Callable[[Report], Finding | None], ...]] = (
-    failed, residents, made_of, preempted, recomputed, grown, reached, kept, powered, unseen, stolen, calm,
+    failed, stuck, unread, residents, made_of, preempted, recomputed, grown, reached, kept, powered, unseen, stolen,
+    answered, calm,
 )  # fmt: skip
 
 
@@ -251,7 +314,21 @@ def heaviest(report: Report, *, steady: bool = False) -> tuple[Phase | None, Num
     known = [(phase, of) for phase in report.phases if (of := phase.steady if steady else phase.whole) is not None]
     if not known:
         return None, None
-    return max(known, key=lambda one: (one[1].running.mean or 0.0) + (one[1].waiting.mean or 0.0))
+    return max(known, key=_heavy)
+
+
+def _heavy(one: tuple[Phase, Numbers]) -> tuple[float, float]:
+    """Requests in flight as scrapes show them; where there are none, what the load aims at."""
+    phase, of = one
+    load = phase.load
+    aim = (load.concurrency or load.rate_per_s or 0.0) if load is not None else 0.0
+    return (of.running.mean or 0.0) + (of.waiting.mean or 0.0), aim
+
+
+def _during(one: Incident) -> str:
+    return (
+        f"{units.clock(one.begin_s)}–{units.clock(one.end_s)}" if one.over else f"{units.clock(one.begin_s)} to the end"
+    )
 
 
 def at(phase: Phase, of: Numbers) -> str:

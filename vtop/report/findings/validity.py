@@ -14,10 +14,11 @@ from vtop import units
 from vtop.report.model import Phase, Report
 from vtop.report.numbers import Numbers
 from vtop.samples import samples_needed
+from vtop.session.load.client_ttft import FOREIGN_SHARE
 
 WARM: Final = 0.01  # of the prompt tokens found in the prefix cache
-FOREIGN: Final = 0.02  # of the finished requests
 ENOUGH_SCRAPES: Final = 10  # in a steady part
+NO_SCRAPE: Final = "There is no scrape: what the server says of itself is not known."
 SLOW: Final = 0.1  # of the interval: an error of the sampling beyond it
 
 
@@ -94,6 +95,8 @@ def enough(report: Report) -> Check:
     ]
     few = [f"Requests, of which p99 needs {samples_needed(0.99)}: {', '.join(requests)}."] if requests else []
     few += [f"Scrapes in the steady part, of which {ENOUGH_SCRAPES} are few: {', '.join(scrapes)}."] if scrapes else []
+    if not any(of.scrapes for _, of in _whole(report)):
+        few = few[:1] if requests else []  # of a load without a watcher nobody asks for scrapes
     if few:
         return Check("too few samples", "doubt", " ".join(few))
     if not report.phases:
@@ -106,15 +109,18 @@ def enough(report: Report) -> Check:
 def foreign(report: Report) -> Check:
     """Whether others were served besides vtop's own load."""
     known = [(phase, of, of.own_ttft) for phase, of in _whole(report) if phase.load is not None]
+    if known and not report.sampling:
+        return Check("foreign traffic", "unknown", NO_SCRAPE)
     if not any(own is not None for _, _, own in known):
         return Check("foreign traffic", "unknown", "No load of vtop's own: whose requests these are is not known.")
     found = [
         f"{phase.label}: {units.count(own.foreign)} of {units.count(of.finished)} finished requests are not vtop's"
         for phase, of, own in known
-        if own is not None and own.foreign > max(1.0, FOREIGN * (of.finished or 0.0))
+        if own is not None and own.foreign > 0
     ]
+    many = any(own.foreign > FOREIGN_SHARE * (of.finished or 0.0) for _, of, own in known if own is not None)
     if found:
-        return Check("foreign traffic", "doubt", "; ".join(found) + ".")
+        return Check("foreign traffic", "doubt" if many else "fine", "; ".join(found) + ".")
     return Check("foreign traffic", "fine", "The server finished no requests but vtop's.")
 
 
@@ -134,20 +140,23 @@ def clocks(report: Report) -> Check:
             found.append(f"{phase.label}: e2e is shorter than its parts, so the server's wall clock was set meanwhile")
     if found:
         return Check("clock trouble", "doubt", "; ".join(found) + ".")
+    if not report.sampling:
+        return Check("clock trouble", "fine", "No clock went back.")
     return Check("clock trouble", "fine", "Scrapes came when they were due, and no clock went back.")
 
 
 def gaps(report: Report) -> Check:
     """Whether something is missing in between."""
     found = [
-        f"{len(one.gaps)} gaps, {units.seconds(one.gap_s)} in all, {one.outages} stretches without a scrape"
+        f"{_many(len(one.gaps), 'gap')}, {units.seconds(one.gap_s)} in all; tries failed in {one.outages} of them"
         for one in report.sampling
         if one.gaps
     ]
     if found:
         return Check("gaps", "doubt", "; ".join(found) + ". Counters bridge them, gauges and charts do not.")
     if not report.sampling:
-        return Check("gaps", "doubt", "There is no scrape.")
+        alone = any(phase.load is not None for phase in report.phases)
+        return Check("gaps", "unknown" if alone else "doubt", NO_SCRAPE)
     scrapes = sum(one.scrapes for one in report.sampling)
     return Check("gaps", "fine", f"{scrapes:,} scrapes without a gap.")
 
@@ -158,6 +167,8 @@ def restarts(report: Report) -> Check:
         times = "once" if count == 1 else f"{count} times"
         said = f"The server restarted {times}: what it did in between is not known."
         return Check("restarts", "doubt", said)
+    if not report.sampling:
+        return Check("restarts", "unknown", NO_SCRAPE)
     return Check("restarts", "fine", "The server did not restart.")
 
 
@@ -195,6 +206,10 @@ def whole(report: Report) -> Check:
 RULES: Final[tuple[Callable[[Report], Check], ...]] = (
     client, steady, warm, enough, foreign, clocks, gaps, restarts, answers, whole,
 )  # fmt: skip
+
+
+def _many(n: int, word: str) -> str:
+    return f"{n:,} {word}" + ("" if n == 1 else "s")
 
 
 def _whole(report: Report) -> list[tuple[Phase, Numbers]]:

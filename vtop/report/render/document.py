@@ -37,19 +37,21 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`words`: columns that hold words, by number; the others hold numbers and stand to the right."""
+    """`words`: columns that hold words, by number; the others hold numbers and stand to the right. `folded`: a page
+    may show its title only, until it is asked for."""
 
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
     words: tuple[int, ...] = (0,)
+    folded: bool = False
 
 
 def turned(table: Table) -> Table:
     """The same on its side: a row becomes a column, for a page that is not wide enough."""
     head, *rows = zip(table.head, *table.rows, strict=True)
-    return Table(table.title, tuple(head), tuple(tuple(row) for row in rows), table.notes)
+    return Table(table.title, tuple(head), tuple(tuple(row) for row in rows), table.notes, folded=table.folded)
 
 
 @dataclass(frozen=True, slots=True)

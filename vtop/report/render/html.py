@@ -21,6 +21,7 @@ _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010f
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _STATES: Final = ("met", "partly", "not met", "not observable", "fine", "doubt", "not known")
 WIDE, TURNED = 12, 8  # a table of more columns and no more rows stands on its side
+FOLDED: Final = 12  # rows: a longer table shows its title until it is asked for; on paper all of it
 LONG: Final = 48  # characters of a cell, beyond which it may break into lines
 
 
@@ -82,13 +83,19 @@ def _block(block: Block, section: Section) -> Iterator[str]:
 def _table(table: Table, section: Section) -> Iterator[str]:
     if len(table.head) > WIDE and len(table.rows) <= TURNED:
         table = turned(table)
-    titled = f"<caption>{_text(table.title)}</caption>" if table.title != section.title else ""
+    folded = table.folded or len(table.rows) > FOLDED
+    if folded:
+        rows = "1 row" if len(table.rows) == 1 else f"{len(table.rows)} rows"
+        yield f'<details class="table"><summary>{_text(table.title)} ({rows})</summary>'
+    titled = f"<caption>{_text(table.title)}</caption>" if table.title != section.title and not folded else ""
     yield f'<div class="wide"><table>{titled}<thead><tr>{"".join(_head(table))}</tr></thead><tbody>'
     for row in table.rows:
         yield "<tr>" + "".join(_cell(at, cell, table.words) for at, cell in enumerate(row)) + "</tr>"
     yield "</tbody></table></div>"
     for note in table.notes:
         yield f'<p class="note">{_text(note)}</p>'
+    if folded:
+        yield "</details>"
 
 
 def _head(table: Table) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from inspect import cleandoc
 from typing import Any
 
 import msgspec
@@ -24,6 +25,8 @@ def schema() -> dict[str, Any]:
     """JSON Schema, draft 2020-12. Every record is closed: a field that it does not name is an error."""
     _, records = msgspec.json.schema_components(_RECORDS, ref_template="#/$defs/{name}")
     for record in records.values():
+        if "description" in record:  # a docstring, which msgspec takes as it is indented before 0.23
+            record["description"] = cleandoc(record["description"])
         if record.get("type") == "object":
             record["additionalProperties"] = False
             record["required"] = sorted(record.get("properties", {}))

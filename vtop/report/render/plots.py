@@ -75,8 +75,9 @@ def _lines(figure: Figure, panel: Panel) -> list[str]:
         plotext.hline(rule.at)
     if panel.log:
         plotext.yscale("log")
-    elif panel.top is not None:
-        plotext.ylim(0, panel.top)
+    elif panel.top is not None or panel.bottom is not None:
+        known = [y for one in panel.series for _, y in one.points if y is not None]
+        plotext.ylim(panel.bottom or 0, panel.top if panel.top is not None else max(known, default=1))
     else:
         plotext.ylim(0, max((y for one in panel.series for _, y in one.points if y is not None), default=1) or 1)
     if figure.x_kind == "log":

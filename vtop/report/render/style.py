@@ -31,13 +31,16 @@ td.met,td.fine{color:var(--good)}td.doubt,td.partly{color:var(--warn);font-weigh
 td.not-met{color:var(--bad);font-weight:600}td.not-known,td.not-observable{color:var(--dim)}
 figure{margin:1.5rem 0;break-inside:avoid}figure svg{display:block;width:100%;height:auto}
 figure h4{margin:0 0 .5rem;font-size:1rem}
-details{font-size:.875rem;color:var(--dim)}pre{background:var(--panel);border:1px solid var(--border);border-radius:6px;
+details{font-size:.875rem;color:var(--dim)}details.table{font-size:1rem;color:inherit;margin:.75rem 0}
+details.table>summary{font-weight:600;font-size:.85rem;cursor:pointer}p.note{margin:.35rem 0}
+pre{background:var(--panel);border:1px solid var(--border);border-radius:6px;
 padding:.6rem .8rem;overflow-x:auto;font-size:.85rem}
 footer{margin-top:3rem;color:var(--dim);font-size:.85rem}
 @media print{body{font-size:11px}main{max-width:none;padding:0}nav{display:none}h2{break-before:page}
 h2:first-of-type{break-before:auto}h3,h4,caption{break-after:avoid}tr,dl,li{break-inside:avoid}
 table{font-size:8.5px}th,td{padding:.1rem .3rem;white-space:normal}.wide{overflow:visible}td.long{min-width:0}
-pre{white-space:pre-wrap}a{color:inherit;text-decoration:none}details{display:none}}
+pre{white-space:pre-wrap}a{color:inherit;text-decoration:none}figure details{display:none}
+details.table::details-content{content-visibility:visible;block-size:auto;overflow:visible}}
 """
 
 

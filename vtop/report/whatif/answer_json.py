@@ -34,7 +34,7 @@ def _json(answer: WhatIf | Search) -> dict[str, Any]:
         "concurrency": load.concurrency,
         "recorded_flags": _flags_json(answer.run.flags),
         "flags_from": dict(answer.run.whence),
-        "pace": asdict(answer.pace),
+        "host_factors": asdict(answer.factors),
         "remarks": list(answer.remarks),
     }
     if isinstance(answer, WhatIf):

@@ -7,7 +7,7 @@ from typing import Final
 
 from vtop import units
 from vtop.engine.core.flags import Flags
-from vtop.engine.fit.calibration import AS_FITTED, Pace
+from vtop.engine.fit.calibration import AS_FITTED, HostFactors
 from vtop.engine.fit.profile import Profile
 from vtop.engine.runs.measured import NUMBERS
 from vtop.engine.runs.replay import Load
@@ -54,7 +54,7 @@ def document(file: str, profile: Profile, answers: Sequence[Answer], taken: Sequ
     asked = _title(answers[0])
     sections = [Section("what", "What was simulated", 2, (Facts(_facts(profile, answers, taken)),))]
     for at, answer in enumerate(answers, 1):
-        said = " ".join(filter(None, (_load(answer.run.load), _pace(answer.pace))))
+        said = " ".join(filter(None, (_load(answer.run.load), _host_factors(answer.factors))))
         sections.append(Section(f"run{at}", answer.run.name, 2, (Text(said),)))
         made = _answer(at, answer) if isinstance(answer, WhatIf) else _search(at, answer)
         sections += [section for section in made if section.blocks]
@@ -101,12 +101,12 @@ def _load(load: Load) -> str:
     return f"{said} within {units.seconds(over_s)}, as they came."
 
 
-def _pace(pace: Pace) -> str:
-    if pace == AS_FITTED:
+def _host_factors(factors: HostFactors) -> str:
+    if factors == AS_FITTED:
         return ""
     return (
-        f"Its host took {pace.launch:.2f} × as long to launch a step without a graph as the profile's, its GPU "
-        f"{pace.gpu:.3f} × as long for its work: found in this recording, and kept for other flags."
+        f"Its host took {factors.launch:.2f} × as long to launch a step without a graph as the profile's, its GPU "
+        f"{factors.gpu:.3f} × as long for its work: found in this recording, and kept for other flags."
     )
 
 
@@ -120,15 +120,20 @@ def _span(values: Sequence[int]) -> str:
 
 def _answer(at: int, answer: WhatIf) -> list[Section]:
     rows = answer.rows
-    at_its_pace = answer.pace != AS_FITTED
+    has_factors = answer.factors != AS_FITTED
     error = Table(
         "How far off the model is",
-        ("", "recorded", *(("profile alone", "error", "at its pace") if at_its_pace else ("simulated",)), "error"),
+        (
+            "",
+            "recorded",
+            *(("profile alone", "error", "with host factors") if has_factors else ("simulated",)),
+            "error",
+        ),
         tuple(
             (
                 row.number.label,
                 _value(row, row.recorded),
-                *((_value(row, row.alone), _error(row, row.alone_error, row.alone_ratio)) if at_its_pace else ()),
+                *((_value(row, row.alone), _error(row, row.alone_error, row.alone_ratio)) if has_factors else ()),
                 _value(row, row.before),
                 _error(row, row.error, row.error_ratio),
             )

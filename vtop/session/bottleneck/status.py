@@ -8,14 +8,23 @@ idle       no request runs or waits       busy   requests run or wait, or ran si
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from urllib.parse import urlsplit
+
 from vtop import units
 from vtop.metrics.quantity import Quantity
 from vtop.recording.vocabulary import OutageReason
 from vtop.server_kinds import registry
-from vtop.session.frame.servers import Status
+from vtop.session.frame.servers import ServerPart, Status
+from vtop.session.frame.vocabulary import StatusKind
 from vtop.session.history.server import ServerHistory
 
 FROZEN_AFTER_S = 5.0  # vLLM's gauges stand still after a mass abort; a long prefill also looks like this
+
+# which server's status speaks for the session, gravest first
+GRAVITY: tuple[StatusKind, ...] = ("down", "unhealthy", "blind", "frozen", "waiting", "busy", "idle")
+_GONE: tuple[StatusKind, ...] = ("down", "unhealthy", "waiting")  # of these others need not wait
 
 HINTS: dict[OutageReason, str] = {
     "refused": "nothing listens there yet; vtop goes on trying",
@@ -26,6 +35,7 @@ HINTS: dict[OutageReason, str] = {
     "parse": f"is this the port of a {registry.readable()} server?",
     "reset": "the connection was cut",
     "size": "the scrape is larger than vtop reads",
+    "fault": "",
 }
 
 
@@ -45,7 +55,8 @@ def status(server: ServerHistory, index: int, now_s: float) -> Status:
     age_s = now_s - server.at_s[last]
     if failing and latest is not None:
         tries = tries_since(server, now_s)
-        said = f"no answer for {units.seconds(age_s)}: {latest.detail or latest.reason} (try {tries})"
+        what = "no scrape" if latest.reason == "fault" else "no answer"
+        said = f"{what} for {units.seconds(age_s)}: {latest.detail or latest.reason} (try {tries})"
         return Status("down", said, index, fresh=False)
     if age_s > server.patience_s(last):
         return Status("down", f"no answer for {units.seconds(age_s)}", index, fresh=False)
@@ -61,6 +72,34 @@ def status(server: ServerHistory, index: int, now_s: float) -> Status:
     return _at_work(server, index, last)
 
 
+def of_session(servers: Sequence[ServerPart]) -> Status:
+    """The status of the session: the gravest; where some of several servers do not answer, that of those that do."""
+    gone = [server for server in servers if server.status.kind in _GONE]
+    living = [server for server in servers if server.status.kind not in _GONE]
+    if not gone or not living:
+        return _gravest(servers)
+    kinds = {server.status.kind for server in gone}
+    word = kinds.pop() if len(kinds) == 1 else "not answering"
+    names = _short_names(servers)
+    absent = f"{len(gone)} of {len(servers)} {word}: {', '.join(names[server.index] for server in gone)}"
+    return replace(_gravest(living), absent=absent)
+
+
+def _short_names(servers: Sequence[ServerPart]) -> list[str]:
+    """host:port of each; of servers on one host only :port."""
+    where = [urlsplit(server.url).netloc.rpartition("@")[2] for server in servers]
+    hosts = {name.rpartition(":")[0] for name in where}
+    return [f":{name.rpartition(':')[2]}" for name in where] if len(hosts) == 1 and "" not in hosts else where
+
+
+def _gravest(servers: Sequence[ServerPart]) -> Status:
+    if not servers:
+        return Status("waiting", "no server to watch", fresh=False)
+    if all(server.status.kind == "waiting" for server in servers):
+        return servers[0].status
+    return min((server.status for server in servers), key=lambda one: GRAVITY.index(one.kind))
+
+
 def tries_since(server: ServerHistory, now_s: float) -> int:
     """Attempts that failed since the latest scrape."""
     scrapes, outages = server.visible(now_s), server.outages_by(now_s)
@@ -69,8 +108,8 @@ def tries_since(server: ServerHistory, now_s: float) -> int:
 
 
 def _at_work(server: ServerHistory, index: int, last: int) -> Status:
-    running = _now(server, Quantity.RUNNING, last)
-    waiting = _now(server, Quantity.WAITING, last)
+    running = server.value(Quantity.RUNNING, last)
+    waiting = server.value(Quantity.WAITING, last)
     moved = server.last_progress(last)
     if not running and not waiting:
         if last > 0 and moved == last:  # short requests, one after another: none runs while the scrape is made
@@ -84,7 +123,7 @@ def _at_work(server: ServerHistory, index: int, last: int) -> Status:
             "a long prefill, or gauges that froze when all requests were aborted"
         )
         return Status("frozen", said, index, fresh=False)
-    used = _now(server, Quantity.KV_USED, last)
+    used = server.value(Quantity.KV_USED, last)
     said = f"{units.count(running)} running, {units.count(waiting)} waiting"
     return Status("busy", said + (f", KV {units.percent(used)}" if used is not None else ""), index)
 
@@ -102,8 +141,3 @@ def _why_blind(server: ServerHistory, last: int, now_s: float) -> str:
     if server.total(Quantity.PROCESS_START) is not None:
         return f"/metrics answers without {kind.title} series: not a {kind.title} server, or one {without}"
     return f"/metrics answers without {kind.title} series: not a {kind.title} server's port?"
-
-
-def _now(server: ServerHistory, quantity: Quantity, last: int) -> float | None:
-    track = server.total(quantity)
-    return track.at(last) if track is not None else None

@@ -27,6 +27,7 @@ from vtop.recording.events import FlagValue
 from vtop.server_kinds import registry
 from vtop.server_kinds.kind import Hint, ServerKind, Suggestions
 from vtop.session.frame.frame import Frame
+from vtop.session.frame.gpus import counted_of
 from vtop.session.frame.verdict import Pressure, Verdict
 from vtop.session.frame.vocabulary import StatusKind, VerdictLimit
 
@@ -171,7 +172,7 @@ def kv(frame: Frame) -> Verdict | None:
     if at.preemptions:
         said.append(f"{_many(at.preemptions, 'preemption')} in {units.seconds(at.seconds)}")
     if account.oversubscription is not None and account.oversubscription > 1:
-        said.append(f"asked for {account.oversubscription:.1f} × the pool")
+        said.append(f"demand {account.oversubscription:.1f} × the pool")
     fits, wasted = account.predicted_residents, _recompute_share(frame)
     fewer = at.max_num_seqs is None or (fits is not None and at.max_num_seqs > fits)
     if at.preemptions and fits is not None and fits >= 1 and fewer and wasted is not None and wasted >= WASTED:
@@ -254,9 +255,8 @@ def power(frame: Frame) -> Verdict | None:
     at, energy, gpus = frame.pressure, frame.energy, frame.gpus
     if at is None or at.scrapes < FEW or at.running_share < MOSTLY or not gpus.local or gpus.power_limit_w is None:
         return None
-    highs = [
-        device.power.high for device in gpus.devices if device.power.high is not None and device.serving is not False
-    ]
+    devices = counted_of(gpus.devices)
+    highs = [device.power.high for device in devices if device.power.high is not None]
     capped, high_w = dict(energy.throttle).get("power cap", 0.0), sum(highs)
     at_limit = (energy.near_limit_share or 0.0) >= POWERED
     if not at_limit and not (capped >= POWERED and high_w >= HOT * gpus.power_limit_w):
@@ -264,7 +264,7 @@ def power(frame: Frame) -> Verdict | None:
     said = [f"up to {units.watts(high_w)} of {units.watts(gpus.power_limit_w)}"]
     if capped:
         said.append(f"power cap in {units.whole_percent(capped)} of the readings")
-    clocks = [(device.sm_mhz, device.sm_max_mhz) for device in gpus.devices if device.sm_mhz and device.sm_max_mhz]
+    clocks = [(device.sm_mhz, device.sm_max_mhz) for device in devices if device.sm_mhz and device.sm_max_mhz]
     if clocks:
         now, most = min(clocks)
         if now < SLOWED * most:

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from vtop.session.frame.charts import Charts, LoggedEvent
 from vtop.session.frame.gpus import Energy, Gpus, Roofline
-from vtop.session.frame.kv import Kv, KvAccount
+from vtop.session.frame.kv import Crowding, Kv, KvAccount
 from vtop.session.frame.latencies import Latency, Tail
 from vtop.session.frame.load import LoadPart
 from vtop.session.frame.requests import Preemption, Queueing, Requests, Staircase
 from vtop.session.frame.servers import EnginePart, ServerPart, Status
-from vtop.session.frame.tokens import Iteration, PrefixCache, Recompute, WallClock
+from vtop.session.frame.tokens import Iteration, PrefixCache, Recompute, TokenFlops, WallClock
 from vtop.session.frame.ttft import Growth, OwnTtft, Ttft
-from vtop.session.frame.values import Count
+from vtop.session.frame.values import Count, Throughput
 from vtop.session.frame.verdict import Pressure, Verdict
 
 
@@ -56,10 +56,13 @@ class Frame:
     event_log: tuple[LoggedEvent, ...]  # newest last
     charts: Charts
     load: LoadPart | None = None  # vtop's own
-    staircase: Staircase = Staircase()  # noqa: RUF009 - these are frozen
+    throughput: Throughput = Throughput()  # noqa: RUF009 - these are frozen
+    staircase: Staircase = Staircase()  # noqa: RUF009
     recompute: Recompute = Recompute()  # noqa: RUF009
     roofline: Roofline = Roofline()  # noqa: RUF009
     account: KvAccount = KvAccount()  # noqa: RUF009
+    crowding: Crowding = Crowding()  # noqa: RUF009
+    token_flops: TokenFlops = TokenFlops()  # noqa: RUF009
     queueing: Queueing = Queueing()  # noqa: RUF009
     wallclock: WallClock = WallClock()  # noqa: RUF009
     tail: Tail = Tail()  # noqa: RUF009

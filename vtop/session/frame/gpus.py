@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
-from vtop.recording.vocabulary import PowerKind, ThrottleReason
+from vtop.recording.vocabulary import PowerKind
 from vtop.session.frame.values import Gauge
 from vtop.session.frame.vocabulary import EnergySource
 
@@ -30,7 +32,7 @@ class GpuPart:
     sm_max_mhz: float | None
     mem_mhz: float | None
     mem_max_mhz: float | None
-    throttle: tuple[ThrottleReason, ...] | None
+    throttle: tuple[str, ...] | None
     age_s: float
     temp_high_c: float | None = None  # in the window
 
@@ -44,6 +46,20 @@ class Gpus:
     power_limit_w: float | None
     counted: int  # how many GPUs power_w is about
     age_s: float | None
+
+
+class _Gpu(Protocol):
+    @property
+    def serving(self) -> bool | None: ...
+
+
+_AnyGpu = TypeVar("_AnyGpu", bound=_Gpu)
+
+
+def counted_of(gpus: Sequence[_AnyGpu]) -> Sequence[_AnyGpu]:
+    """Those that power, energy, clocks and names are about: the GPUs in use by a watched server where NVML tells of
+    any, else all of the host. One whose processes cannot be listed (serving: None) counts only in the second case."""
+    return [gpu for gpu in gpus if gpu.serving] or gpus
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,4 +88,4 @@ class Energy:
     idle_share: float | None = None  # idle_w x window / joules
     near_limit_share: float | None = None  # of readings at 97 % of the power limit or more
     throttled_share: float | None = None  # of readings with a reason that holds the clock down, idle ones left out
-    throttle: tuple[tuple[ThrottleReason, float], ...] = ()  # each reason with its share
+    throttle: tuple[tuple[str, float], ...] = ()  # each reason with its share

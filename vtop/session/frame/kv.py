@@ -25,6 +25,16 @@ class Kv:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Crowding:
+    """How often requests waited and the pool was nearly full, of the window's scrapes (crowding.py)."""
+
+    waiting_share: float | None = None  # scrapes with a request that waits
+    kv_90_share: float | None = None  # scrapes with KV use of 90 % or more, of the fullest engine
+    kv_95_share: float | None = None
+    scrapes: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Expectation:
     """How full the pool should be with so many requests of such lengths, and how far off that is (account.py)."""
 
@@ -45,6 +55,8 @@ class KvAccount:
     nominal: Expectation | None = None  # for what the clients keep in flight
     effective: Expectation | None = None  # for what really runs
     asked_tokens: float | None = None  # nominal x (in + out)
+    asked_bytes: float | None = None  # the same, where a token's bytes are known
+    request_bytes: float | None = None  # of one request at its end
     oversubscription: float | None = None  # asked_tokens / pool
     predicted_residents: float | None = None  # pool / (in + out)
     measured_residents: float | None = None  # median running

@@ -21,6 +21,7 @@ class Latency:
     cohort: Cohort
     p999: Range | None = None
     p9999: Range | None = None  # None for too few: its bucket would be that of the longest
+    p95: Range | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vtop.recording.vocabulary import ErrorClass, LoadShape
-from vtop.session.frame.vocabulary import PhaseState
+from vtop.session.frame.vocabulary import OutputOver, PhaseState
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,6 +20,7 @@ class Quantiles:
     p99_s: float | None
     p999_s: float | None
     p9999_s: float | None
+    p95_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,6 +33,8 @@ class Slo:
     attainment_ratio: float | None
     good_per_s: float | None
     good_tokens_per_s: float | None
+    answered_per_s: float | None = None  # whether they kept the bounds or not
+    broken: tuple[tuple[str, int], ...] = ()  # bound, answered requests that broke it; most first
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +74,9 @@ class LoadPart:
     e2e: Quantiles
     itl_is_chunks: bool  # some gaps could not be split into tokens
     output_tokens: int
-    output_per_s: float | None  # without ramp and drain; once it ended
+    output_per_s: float | None  # without ramp and drain, unless it is over all; once it ended
+    output_over: OutputOver | None
+    whole_output_per_s: float | None  # with them and the warm-up: from the first request sent to the last token
     ended_per_s: float | None  # requests, over the same stretch
     cached_tokens: int  # as the answers say, where the server tells
     prefix_hit_tokens: float | None  # growth of the server's counter from the scrape before the phase to the one after
@@ -80,3 +85,4 @@ class LoadPart:
     lag_s: float | None  # of the load's event loop, at worst in the last second
     cpu_ratio: float | None  # of the load process
     limited: str | None  # why the client may be the bottleneck
+    total_per_s: float | None = None  # output_per_s + ended_per_s x the mean prompt of the answered

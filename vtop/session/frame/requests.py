@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vtop.session.frame.values import Count, Gauge
-from vtop.session.frame.vocabulary import DatedBy
+from vtop.session.frame.vocabulary import DatedBy, QueueTrend
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +80,7 @@ class Queueing:
 
     running: Little | None = None
     waiting: Little | None = None
-    trend: str | None = None  # growing, draining, steady; None: too little to tell
+    trend: QueueTrend | None = None  # None: too little to tell
     slope_per_s: float | None = None  # Sen's slope of waiting
     p_value: float | None = None  # Mann-Kendall, two-sided
     waiting_share: float | None = None  # of a finished request's life

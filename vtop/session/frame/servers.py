@@ -39,6 +39,18 @@ class Status:
     sentence: str
     server: int = 0
     fresh: bool = True  # False: what is shown is old
+    absent: str | None = None  # of several servers those that do not answer, while others do: 1 of 2 down: :8302
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServerLoad:
+    """What one of several servers does: now, and over the window."""
+
+    running: float | None
+    waiting: float | None
+    kv_used_ratio: float | None  # of its fullest engine
+    generation_per_s: float | None  # over the window
+    ttft_s: float | None  # mean of the first tokens of the window
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +76,7 @@ class ServerPart:
     note: str | None = None
     started: StartedWith | None = None  # its command, where vtop could see that
     kind: str = DEFAULT_KIND  # of server: a name of server_kinds/registry.py
+    load: ServerLoad | None = None  # where several are watched and this one answers
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -49,6 +49,18 @@ class Recompute:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class TokenFlops:
+    """What a token cost in arithmetic, against the context that it looked at (token_flops.py). FLOP of one GPU."""
+
+    flops: float | None = None  # counted, for each token that the answers needed
+    context_tokens: float | None = None  # mean of those tokens
+    expected_flops: float | None = None  # of the line, at that context
+    apart_ratio: float | None = None  # flops / expected_flops - 1: recomputed work stands above the line
+    line_flops: float | None = None  # the line, by the model's shape: line_flops + context_flops x context
+    context_flops: float | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class WallClock:
     """Where the window went, in seconds that add up to it (wallclock.py)."""
 

@@ -25,11 +25,16 @@ VerdictLimit = Literal[
     "waiting",
     "unknown",
 ]
+IncidentKind = Literal["stuck", "outage", "stale", "unhealthy", "restart"]
+QueueTrend = Literal["growing", "draining", "steady"]
+# what a load's throughput is over: whole rounds of a closed loop, from the end of the warm-up to the last request being
+# sent, or all requests from the first sent to the last token
+OutputOver = Literal["rounds", "sending", "all"]
 PhaseState = Literal["running", "ended"]  # of vtop's own load
 DatedBy = Literal["gauges", "counter"]  # running fell, waiting rose, nothing finished; where no gauge shows it
 Cohort = Literal["first token", "every token", "finished"]  # whose latency
 LengthsFrom = Literal["the load's spec", "finished requests"]
-StepFrom = Literal["own load", "steps that only decode"]
+StepFrom = Literal["own load", "steps that only decode", "steps and prompt tokens, fitted"]
 RecomputeMethod = Literal["write bytes, model shape", "write bytes, fitted", "KV released"]
 EnergySource = Literal["the GPUs' energy counters", "power integrated over the readings"]
 LoadUnit = Literal["in flight", "requests/s"]

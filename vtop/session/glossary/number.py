@@ -9,8 +9,9 @@ from vtop.server_kinds import registry
 from vtop.server_kinds.kind import ServerKind
 
 _ELSEWHERE = {
-    "gpu": "NVML",
+    "gpus": "NVML",
     "header": "the scrape itself",
+    "servers": "the scrape itself",
     "load": "vtop's own requests",
     "ttft": "vtop's own requests",
 }
@@ -31,6 +32,8 @@ class Number:
     formula: str
     caveat: str = ""
     elsewhere: str = ""  # where it comes from, when neither from a series nor from where its panel's others do
+    also: tuple[str, ...] = ()  # further fields that the same row tells of
+    on_screen: bool = True  # False: only in JSON and reports
 
     def source(self, kind: ServerKind = registry.DEFAULT) -> str:
         """The series it is made of, under the names that a kind of server exports today."""

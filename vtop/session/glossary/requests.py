@@ -91,6 +91,8 @@ REQUESTS = (
         "each step of the stair: the scrape on which running fell and waiting rose by more than finished, with KV at "
         "90 % or more, matched to the counter's rises, oldest first; a rise without such a scrape is dated by itself",
         "right to one interval between scrapes; what the counter has not told of is 'unconfirmed' and in no event",
+        on_screen=False,
+        also=("staircase.unconfirmed",),
     ),
     Number(
         "requests",
@@ -119,6 +121,7 @@ REQUESTS = (
         (Q.PREEMPTIONS,),
         "mean time from event to event in the window, ± its standard deviation",
         "several between two scrapes are one event",
+        also=("staircase.interval_spread_s",),
     ),
     Number(
         "requests",
@@ -127,6 +130,7 @@ REQUESTS = (
         "preemptions/min",
         (Q.PREEMPTIONS,),
         "slope of the least-squares line through the stair; straightness is its R²",
+        also=("staircase.straightness",),
     ),
     Number(
         "requests",
@@ -137,6 +141,7 @@ REQUESTS = (
         "where 6 events or more come with a spread below 0.7 of their mean interval, on a line of R² 0.98 or more, "
         "at a mean trigger of 90 % or more, two scrapes apart or more",
         "events that come by chance have a spread of 1",
+        on_screen=False,
     ),
     Number(
         "requests",
@@ -146,6 +151,7 @@ REQUESTS = (
         (Q.REQUEST_PREEMPTIONS,),
         "Δ sum ÷ Δ count of the finished requests' preemptions (vLLM 0.30 and later); thrashing: how many of them "
         "had more than 5",
+        on_screen=False,
     ),
     Number(
         "requests",
@@ -154,5 +160,6 @@ REQUESTS = (
         "preemptions",
         (Q.PREEMPTIONS_BY_REASON,),
         "growth in the window, where exported",
+        on_screen=False,
     ),
 )

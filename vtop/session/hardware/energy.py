@@ -27,7 +27,6 @@ from operator import itemgetter, or_
 from typing import Final
 
 from vtop.metrics.quantity import Quantity
-from vtop.recording.vocabulary import ThrottleReason
 from vtop.session.frame.gpus import Energy
 from vtop.session.frame.vocabulary import EnergySource
 from vtop.session.history.gpus import DeviceHistory, GpuHistory
@@ -39,7 +38,7 @@ READINGS: Final[EnergySource] = "power integrated over the readings"
 NEAR: Final = 0.97
 COVERED: Final = 0.95
 
-Words = tuple[ThrottleReason, ...] | None  # the clock event reasons of a GPU; None where it does not tell
+Words = tuple[str, ...] | None  # the clock event reasons of a GPU; None where it does not tell
 
 
 class IdlePower:
@@ -202,7 +201,7 @@ def _near_limit(devices: Sequence[DeviceHistory], first: int, last: int) -> floa
 
 def _throttled(
     devices: Sequence[DeviceHistory], first: int, last: int
-) -> tuple[float | None, tuple[tuple[ThrottleReason, float], ...]]:
+) -> tuple[float | None, tuple[tuple[str, float], ...]]:
     """(the share of the readings with a reason, of those that tell; each reason with its share)."""
     changes = [
         (max(scrape, first), k, fact)
@@ -220,7 +219,7 @@ def _throttled(
         now[k] = fact.throttle if fact is not None else None
     readings[tuple(now)] += last + 1 - since
     told = held = 0
-    reasons: Counter[ThrottleReason] = Counter()
+    reasons: Counter[str] = Counter()
     for said, count in readings.items():
         active = {word for words in said for word in words or () if "idle" not in word}
         told += count * any(words is not None for words in said)

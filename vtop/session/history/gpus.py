@@ -11,10 +11,9 @@ from operator import attrgetter, ne
 
 import msgspec
 
-from vtop.recording import Gpu, GpuReading, Note
-from vtop.recording.vocabulary import POWER_KINDS, THROTTLE_REASONS, known
-from vtop.session.frame.gpus import GpuPart, Gpus
-from vtop.session.history.server import GAP_INTERVALS
+from vtop.recording import GAP_INTERVALS, Gpu, GpuReading, Note
+from vtop.recording.vocabulary import POWER_KINDS, known
+from vtop.session.frame.gpus import GpuPart, Gpus, counted_of
 from vtop.session.history.tracks import FactTrack, Track
 from vtop.session.history.window import gauge
 
@@ -163,19 +162,10 @@ class GpuHistory:
         )
 
 
-def counted_of(readings: Sequence[GpuReading]) -> Sequence[GpuReading]:
-    """The GPUs in use by a watched server where NVML tells, else all of the host."""
-    return [reading for reading in readings if reading.serving] or readings
-
-
 def _known_words(reading: GpuReading) -> GpuReading:
-    """The reading with the words of its closed vocabularies."""
-    kind, reasons = reading.power_kind, reading.throttle
-    return msgspec.structs.replace(
-        reading,
-        power_kind=known(kind, POWER_KINDS) if kind is not None else None,
-        throttle=tuple(known(reason, THROTTLE_REASONS) for reason in reasons) if reasons is not None else None,
-    )
+    """The reading with the words of its closed vocabulary."""
+    kind = reading.power_kind
+    return msgspec.structs.replace(reading, power_kind=known(kind, POWER_KINDS)) if kind is not None else reading
 
 
 def _device(device: DeviceHistory, first: int, last: int, age_s: float) -> GpuPart:

@@ -11,14 +11,16 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 
+from vtop.metrics.page import OTHER
 from vtop.metrics.quantity import Quantity, SeriesKind
-from vtop.recording import Identity, Outage, Scrape, Target
+from vtop.metrics.series_names import SeriesMeaning
+from vtop.recording import GAP_INTERVALS, Identity, Outage, Scrape, Target
 from vtop.server_kinds import registry
 from vtop.server_kinds.kind import ServerKind
 from vtop.session.history.quantities import Cell, Group, HistogramCell, HistogramGroup
 from vtop.session.history.tracks import FactTrack, HistogramTrack, Track
 
-GAP_INTERVALS = 2.5  # two scrapes further apart than this many intervals have a gap between them
+MOST_PARTS = 512  # of a quantity, such as reasons for which requests finish
 
 _PER_ENGINE = frozenset(
     {Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED, Quantity.GENERATION_TOKENS}
@@ -56,6 +58,7 @@ class ServerHistory:
         self.finished: list[Track] = []  # one for each reason
         self._cells: dict[str, Cell | None] = {}  # by series; None: vtop does not read it
         self._histogram_cells: dict[str, HistogramCell | None] = {}
+        self._parts: dict[Quantity, set[str]] = {}
         self._groups: dict[tuple[Quantity, str], Group] = {}
         self._histogram_groups: dict[tuple[Quantity, str], HistogramGroup] = {}
         self.broken_since_s: float | None = None  # set while no scrape can be had
@@ -224,7 +227,7 @@ class ServerHistory:
             or meaning.quantity in _IN_NO_FRAME
         ):
             return None
-        key = (meaning.quantity, meaning.part)
+        key = (meaning.quantity, self._part(meaning))
         if key not in self._groups:
             counter = meaning.kind is SeriesKind.COUNTER
             self._groups[key] = Group(
@@ -242,14 +245,22 @@ class ServerHistory:
         meaning = self.kind.series.meaning(series)
         if meaning is None or meaning.kind is not SeriesKind.HISTOGRAM or meaning.quantity in _IN_NO_FRAME:
             return None
-        key = (meaning.quantity, meaning.part)
+        key = (meaning.quantity, self._part(meaning))
         if key not in self._histogram_groups:
             self._histogram_groups[key] = HistogramGroup(
                 progress=meaning.quantity not in _NOT_THE_ENGINE,
                 began=self._was_own(index),
-                split=meaning.quantity in PERCENTILES,
+                split=meaning.quantity in PERCENTILES or meaning.quantity is Quantity.ITERATION_TOKENS,
             )
         return self._histogram_groups[key].add(meaning.engine, meaning.rank)
+
+    def _part(self, meaning: SeriesMeaning) -> str:
+        """The part that a series is of; beyond MOST_PARTS of a quantity all are one part."""
+        parts = self._parts.setdefault(meaning.quantity, set())
+        if meaning.part not in parts and len(parts) >= MOST_PARTS:
+            return OTHER
+        parts.add(meaning.part)
+        return meaning.part
 
     def _was_own(self, index: int) -> bool:
         """Whether the scrape before was one of its kind, and whole: then a counter that it lacked stood at 0."""
@@ -277,6 +288,21 @@ class ServerHistory:
     def total(self, quantity: Quantity, part: str = "") -> Track | None:
         group = self._groups.get((quantity, part))
         return group.total if group is not None else None
+
+    def value(self, quantity: Quantity, scrape: int, part: str = "") -> float | None:
+        """What a scrape says of a gauge or a counter; None where it does not."""
+        track = self.total(quantity, part)
+        return track.at(scrape) if track is not None else None
+
+    def grown(self, quantity: Quantity, first: int, last: int, part: str = "") -> float | None:
+        """How much a counter grew after scrape first and up to scrape last; None where that is not known."""
+        track = self.total(quantity, part)
+        return track.grown(first, last) if track is not None else None
+
+    def sums(self, quantity: Quantity, first: int, last: int) -> tuple[float, float] | None:
+        """(sum, count) of what a histogram observed after scrape first and up to scrape last."""
+        track = self.histogram(quantity)
+        return track.sums(first, last) if track is not None else None
 
     def parts(self, quantity: Quantity) -> list[str]:
         return [part for known, part in self._groups if known is quantity]

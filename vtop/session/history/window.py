@@ -128,16 +128,16 @@ class Window:
 
     def delta(self, quantity: Quantity, part: str = "") -> float | None:
         """How much a counter grew in the window; None when no server exports it."""
-        return _sum(_grown(one.server, quantity, part, one.first, one.last) for one in self.ranges)
+        return _sum(one.server.grown(quantity, one.first, one.last, part) for one in self.ranges)
 
     def count(self, quantity: Quantity, part: str = "") -> Count:
         grown, rates, since = [], [], []
         for one in self.ranges:
-            amount = _grown(one.server, quantity, part, one.first, one.last)
+            amount = one.server.grown(quantity, one.first, one.last, part)
             grown.append(amount)
             if amount is not None and not one.silent and (seconds := one.counted_s) > 0:
                 rates.append(amount / seconds)
-            since.append(_grown(one.server, quantity, part, 0, one.last))
+            since.append(one.server.grown(quantity, 0, one.last, part))
         return Count(in_window=_sum(grown), per_s=_sum(rates), since_start=_sum(since))
 
     def by_part(
@@ -163,29 +163,38 @@ class Window:
         """The latest value of a gauge, of all servers that answer together."""
         values = []
         for one in self.answering:
-            track = one.server.total(quantity, part)
-            values.append(track.at(one.last) if track is not None else None)
+            values.append(one.server.value(quantity, one.last, part))
         return _sum(values)
 
     def gauge(self, quantity: Quantity, *, largest: bool = False) -> Gauge:
         """A gauge over the scrapes of the window: added up over servers, or the largest of them."""
         take = max if largest else sum
-        present = [
+        latest = [
+            value
+            for one, track in self._known(quantity)
+            if not one.silent and (value := track.at(one.last)) is not None
+        ]
+        return gauge(take(latest) if latest else None, self.values(quantity, largest=largest))
+
+    def values(self, quantity: Quantity, *, largest: bool = False) -> Sequence[float]:
+        """The same on each scrape on which it is known."""
+        take, present = max if largest else sum, self._known(quantity)
+        if len(present) == 1:
+            one, track = present[0]
+            return track.each(one.first, one.last)
+        values = []
+        for at_s in _instants(present):
+            known = [value for one, track in present if (value := one.at_instant(track, at_s)) is not None]
+            if known:
+                values.append(take(known))
+        return values
+
+    def _known(self, quantity: Quantity) -> list[tuple[ScrapeRange, Track]]:
+        return [
             (one, track)
             for one in self.ranges
             if (track := one.server.total(quantity)) is not None and track.base(0, one.last) is not None
         ]
-        latest = [value for one, track in present if not one.silent and (value := track.at(one.last)) is not None]
-        if len(present) == 1:
-            one, track = present[0]
-            values = track.each(one.first, one.last)
-        else:
-            values = []
-            for at_s in _instants(present):
-                known = [value for one, track in present if (value := one.at_instant(track, at_s)) is not None]
-                if known:
-                    values.append(take(known))
-        return gauge(take(latest) if latest else None, values)
 
     def histogram(self, quantity: Quantity) -> Histogram | None:
         """What was observed in the window; of servers with different buckets, only those like the first."""
@@ -256,11 +265,6 @@ def between(servers: Sequence[ServerHistory], begin_s: float, end_s: float, now_
         silent = min(end_s, now_s) - server.at_s[last] > server.patience_s(last)
         ranges.append(ScrapeRange(server, first, last, silent))
     return Window(tuple(ranges))
-
-
-def _grown(server: ServerHistory, quantity: Quantity, part: str, first: int, last: int) -> float | None:
-    track = server.total(quantity, part)
-    return track.grown(first, last) if track is not None else None
 
 
 def _instants(present: Sequence[tuple[ScrapeRange, Track]]) -> Sequence[float]:

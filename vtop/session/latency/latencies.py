@@ -34,9 +34,9 @@ def latencies(window: Window) -> tuple[Latency, ...]:
         if histogram is None:
             continue
         n = window.observed(quantity)
-        p50, p90, p99, p999 = (histogram.quantile(q) for q in (0.5, 0.9, 0.99, 0.999))
+        p50, p90, p95, p99, p999 = (histogram.quantile(q) for q in (0.5, 0.9, 0.95, 0.99, 0.999))
         p9999 = histogram.quantile(0.9999) if n >= samples_needed(0.9999) else None
-        rows.append(Latency(name, window.mean(quantity), p50, p90, p99, n, cohort, p999, p9999))
+        rows.append(Latency(name, window.mean(quantity), p50, p90, p99, n, cohort, p999, p9999, p95))
     return tuple(rows)
 
 

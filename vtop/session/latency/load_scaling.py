@@ -29,8 +29,8 @@ from vtop.metrics.quantity import Quantity
 from vtop.recording import Load
 from vtop.session.frame.ttft import Growth, PhaseParts, Ttft
 from vtop.session.history.server import ServerHistory
+from vtop.session.history.ttft_parts import ttft_parts
 from vtop.session.history.window import Window, between
-from vtop.session.latency.ttft import parts_of
 from vtop.session.load.client_ttft import own_ttft
 from vtop.session.load.load import LoadHistory
 from vtop.session.load.phase import Phase
@@ -82,12 +82,12 @@ def growth(scaling: LoadScaling, ttft: Ttft, now_s: float) -> Growth:
     """`ttft` is that of the window."""
     rows = scaling.rows(now_s)
     latest = next((row for row in reversed(rows) if row[1].total_s is not None), None)
-    like = [part for target, part in rows if latest is not None and _comparable(target, latest[0])]
+    like = [part for target, part in rows if latest is not None and comparable(target, latest[0])]
     steps = _steps(like)
     now, lowest = (latest[1], steps[0]) if latest is not None and steps else (None, None)
     if now is lowest:
         lowest = None  # nothing to hold it against
-    crossed_at = next((_load(part) for part in steps if _above(part)), None)
+    crossed_at = next((load_of(part) for part in steps if _above(part)), None)
     return Growth(
         phases=tuple(sorted((part for _, part in rows), key=_order)),
         queue_of_prefill_ratio=_ratio(ttft.queue_s, ttft.prefill_s),
@@ -107,7 +107,7 @@ def crossing(steps: Sequence[PhaseParts]) -> float | None:
     points = [
         (load, part.queue_s, part.prefill_s)
         for part in steps
-        if (load := _load(part)) and part.queue_s and part.prefill_s and part.finished >= ENOUGH
+        if (load := load_of(part)) and part.queue_s and part.prefill_s and part.finished >= ENOUGH
     ]
     if len(points) < 2:
         return None
@@ -122,11 +122,11 @@ def crossing(steps: Sequence[PhaseParts]) -> float | None:
 
 def _steps(parts: Sequence[PhaseParts]) -> list[PhaseParts]:
     """One phase for each load, the latest, lowest load first."""
-    by_load = {load: part for part in parts if part.total_s is not None and (load := _load(part)) is not None}
+    by_load = {load: part for part in parts if part.total_s is not None and (load := load_of(part)) is not None}
     return [part for _, part in sorted(by_load.items())]
 
 
-def _comparable(one: Load, other: Load) -> bool:
+def comparable(one: Load, other: Load) -> bool:
     return (one.shape, one.server, one.input_tokens, one.output_tokens) == (
         other.shape,
         other.server,
@@ -135,14 +135,14 @@ def _comparable(one: Load, other: Load) -> bool:
     )
 
 
-def _load(part: PhaseParts) -> float | None:
+def load_of(part: PhaseParts) -> float | None:
     """In flight or per second; None for a trace, whose load is its own."""
     return part.concurrency if part.concurrency is not None else part.rate_per_s
 
 
 def _order(part: PhaseParts) -> tuple[bool, float]:
     """Closed loops before open ones, each by load; a trace last."""
-    load = _load(part)
+    load = load_of(part)
     return part.concurrency is None, load if load is not None else math.inf
 
 
@@ -161,14 +161,7 @@ def _ratio(one: float | None, other: float | None) -> float | None:
 
 
 def _row(target: Load, scrapes: Window | None, network_s: float | None = None) -> PhaseParts:
-    parts = None
-    if scrapes is not None:
-        parts = parts_of(
-            scrapes.sums(Quantity.E2E),
-            scrapes.sums(Quantity.QUEUE),
-            scrapes.sums(Quantity.PREFILL),
-            scrapes.sums(Quantity.INFERENCE),
-        )
+    parts = ttft_parts(scrapes) if scrapes is not None else None
     queue_s, prefill_s, frontend_s = parts if parts is not None else (None, None, None)
     known = (*parts, network_s) if parts is not None and network_s is not None else parts
     return PhaseParts(

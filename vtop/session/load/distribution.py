@@ -28,6 +28,7 @@ class Distribution:
     whose: str  # "own requests", "buckets"
     n: float  # observed, failed ones included
     points: tuple[tuple[float, float], ...]  # (seconds, share at or below), ascending
+    tail: tuple[tuple[float, float], ...] = ()  # (seconds, share above), finer where few are
 
 
 def of_load(load: LoadHistory, number: int, now_s: float) -> tuple[Distribution, ...]:
@@ -46,13 +47,18 @@ def of_window(window: Window) -> tuple[Distribution, ...]:
 
 
 def _exact(name: str, spread: Spread) -> Distribution:
-    return Distribution(name, "own requests", spread.n + spread.failed, tuple(spread.curve(POINTS)))
+    return Distribution(
+        name, "own requests", spread.n + spread.failed, tuple(spread.curve(POINTS)), tuple(spread.tail(POINTS))
+    )
 
 
 def _bucketed(name: str, histogram: Histogram) -> Distribution:
     below = accumulate(histogram.n)
     shares = ((bound, count / histogram.count) for bound, count in zip(histogram.le, below, strict=False))
-    return Distribution(name, "buckets", histogram.count, tuple(_needed(shares)))
+    points = tuple(_needed(shares))
+    return Distribution(
+        name, "buckets", histogram.count, points, tuple((at, 1 - share) for at, share in points if share < 1)
+    )
 
 
 def _needed(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from itertools import accumulate, islice
 
-from vtop.samples import samples_needed
+from vtop.samples import nearest_rank, samples_needed
 
 MEDIAN = 0.5
 
@@ -55,7 +55,7 @@ class Spread:
             if everyone < (1 if however_few else needed(q)):
                 found.append(None)
                 continue
-            rank = max(1, math.ceil(q * everyone - 1e-9))
+            rank = nearest_rank(q, everyone)
             if rank > self.n:
                 found.append(math.inf)
                 continue
@@ -72,6 +72,19 @@ class Spread:
         if most < len(keys):
             places = {bisect_left(below, max(1, math.ceil(k * self.n / (most - 1)))) for k in range(most)}
         return [(keys[place] / 1e6, below[place] / everyone) for place in sorted(places)]
+
+    def tail(self, most: int) -> list[tuple[float, float]]:
+        """(seconds, share of all above), failed ones among all, down to the second longest: at most so many points,
+        evenly over the logarithm of the share, for the rare long ones to be seen."""
+        everyone = self.n + self.failed
+        keys, below = self._in_order()
+        if not everyone or len(keys) < 2:
+            return []
+        least = max(1, self.failed)
+        above = (everyone * (least / everyone) ** (k / (most - 1)) for k in range(1, most))
+        places = {bisect_left(below, max(1, math.ceil(everyone - one - 1e-9))) for one in above}
+        shares = ((place, 1 - below[place] / everyone) for place in sorted(places) if place < len(below))
+        return [(keys[place] / 1e6, share) for place, share in shares if share > 0]
 
     def _in_order(self) -> tuple[list[int], list[int]]:
         """The values in order, and how many there are up to each."""

@@ -1,7 +1,7 @@
 """vtop's own load: what was asked of it, what it did, how late it was, and what its requests saw.
 
 Everything is read from the lines that were written up to the instant asked about. What requests add up to stands in
-`seen.py`, what one of them took in `times.py`.
+`request_stats.py`, what one of them took in `request_latency.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from vtop.session.load.exact_histogram import Spread
 from vtop.session.load.phase import Phase
 from vtop.session.load.request_stats import Seen
 
-ASKED = (0.5, 0.9, 0.99, 0.999, 0.9999)
+ASKED = (0.5, 0.9, 0.99, 0.999, 0.9999, 0.95)
 RECENT_S = 10.0  # the actual rate is that of this stretch
 LATE_S, LATE_SHARE = 0.002, 0.05  # p99 lateness beyond both marks the run client-limited
 BUSY_RATIO = 0.9  # of one core
@@ -156,6 +156,8 @@ class LoadHistory:
             itl_is_chunks=seen.unsplit > 0,
             output_tokens=seen.output_tokens,
             output_per_s=phase.output_per_s(now_s),
+            output_over=phase.output_over(now_s),
+            whole_output_per_s=phase.whole_output_per_s(now_s),
             ended_per_s=phase.ended_per_s(now_s),
             cached_tokens=seen.cached_tokens,
             prefix_hit_tokens=None,
@@ -164,6 +166,7 @@ class LoadHistory:
             lag_s=host.load_lag_max_s if host is not None else None,
             cpu_ratio=host.load_cpu_ratio if host is not None else None,
             limited=_limited(target, seen, late_p99_s, host),
+            total_per_s=_total_per_s(phase, seen, now_s),
         )
 
     def seen(self, number: int, now_s: float) -> Seen | None:
@@ -198,6 +201,14 @@ def _failed_detail(seen: Seen) -> str | None:
 
 def _quantiles(spread: Spread) -> Quantiles:
     return Quantiles(spread.n, spread.failed, spread.mean_s, *spread.quantiles(ASKED))
+
+
+def _total_per_s(phase: Phase, seen: Seen, now_s: float) -> float | None:
+    """Prompt and output tokens a second: a request brings its prompt when it ends."""
+    output_per_s, ended_per_s = phase.output_per_s(now_s), phase.ended_per_s(now_s)
+    if output_per_s is None or ended_per_s is None or not seen.with_prompt:
+        return None
+    return output_per_s + ended_per_s * seen.prompt_tokens / seen.with_prompt
 
 
 def _recent_rate(phase: Phase, now_s: float) -> float | None:
@@ -239,6 +250,8 @@ def _slo(phase: Phase, seen: Seen, elapsed_s: float) -> Slo | None:
         attainment_ratio=seen.good / seen.judged if seen.judged else None,
         good_per_s=seen.good * per_s if per_s else None,
         good_tokens_per_s=seen.good_tokens * per_s if per_s else None,
+        answered_per_s=seen.done * per_s if per_s else None,
+        broken=tuple(seen.broken.most_common()),
     )
 
 

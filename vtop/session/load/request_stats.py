@@ -14,7 +14,7 @@ from typing import Final
 from vtop.recording import Request
 from vtop.recording.vocabulary import ERROR_CLASSES, ErrorClass, known
 from vtop.session.load.exact_histogram import Spread
-from vtop.session.load.request_latency import meets, times_of
+from vtop.session.load.request_latency import latency_of
 from vtop.session.load.token_timeline import SLICE_US, Slices
 
 UNFINISHED: Final = "cancelled_at_end"
@@ -35,6 +35,8 @@ class Seen:
         self.answered = 0  # of those, with their first token
         self.done = self.good = self.judged = 0
         self.output_tokens = self.good_tokens = 0
+        self.prompt_tokens = self.with_prompt = 0  # of the answered whose prompt is known, and how many
+        self.broken: Counter[str] = Counter()  # bounds of the service level, by answered requests
         self.tokens_in = Slices()  # output tokens by slice of the session, warm-up included
         self.unfinished = 0  # broken off by vtop
         self.limits = 0  # that met a limit of this machine, warm-up included
@@ -68,21 +70,28 @@ class Seen:
         self.output_tokens += request.output_tokens or 0
         self.cached_tokens += request.cached_tokens or 0
         asked = request.asked_prompt_tokens
+        prompt = request.prompt_tokens if request.prompt_tokens is not None else asked
+        if prompt is not None:
+            self.prompt_tokens += prompt
+            self.with_prompt += 1
         if asked is not None and request.prompt_tokens is not None and asked != request.prompt_tokens:
             self.wrong_length += 1
-        times = times_of(request)
+        took = latency_of(request)
         for spread, seconds in (
-            (self.service, times.service_s),
-            (self.response, times.response_s),
-            (self.tpot, times.tpot_s),
-            (self.e2e, times.e2e_s),
+            (self.service, took.ttft_s),
+            (self.response, took.ttft_from_due_s),
+            (self.tpot, took.tpot_s),
+            (self.e2e, took.e2e_s),
         ):
             if seconds is not None:
                 spread.add(seconds)
         self._take_gaps(request)
-        if slo and meets(request, slo):
-            self.good += 1
-            self.good_tokens += request.output_tokens or 0
+        if slo:
+            broken = took.broken(slo)
+            self.broken.update(broken)
+            if not broken:
+                self.good += 1
+                self.good_tokens += request.output_tokens or 0
 
     @property
     def failed(self) -> int:

@@ -188,12 +188,11 @@ def _by_flops(
     (first, last), part = cuts[0], parts[0]
     work, flops = part.needed, track.grown(first, last)
     price = part.costs.cost if part.costs is not None else None
-    if price is None or not flops or not work.first_tokens:
+    context = work.context
+    if price is None or not flops or context is None:
         return None
     if not preemptions:
         return 0.0
-    prompt, output = work.prompt / work.first_tokens, work.generated / work.first_tokens
-    context = work.prompt * prompt + (work.generated - work.first_tokens) * (prompt + output / 2)
     rest = flops - price.token_flops * work.least - price.row_flops * work.rows - price.context_flops * context
     if rest <= 0:
         return 0.0
@@ -233,8 +232,7 @@ def _in_prefill(server: ServerHistory, first: int, last: int, *, at_end: bool) -
 
 
 def _begun(server: ServerHistory, first: int, last: int) -> float:
-    track = server.histogram(Quantity.TTFT)
-    return (track.sums(first, last) or (0.0, 0.0))[1] if track is not None else 0.0
+    return (server.sums(Quantity.TTFT, first, last) or (0.0, 0.0))[1]
 
 
 # --- sums -----------------------------------------------------------------------------------------------------------
