@@ -30,6 +30,7 @@ from vtop.recording import (
     events_of,
 )
 from vtop.recording.events import DEFAULT_KIND
+from vtop.recording.vocabulary import LOAD_STATES, known
 from vtop.session import charts
 from vtop.session.bottleneck import incidents, queueing, status
 from vtop.session.bottleneck.evidence import pressure
@@ -44,6 +45,7 @@ from vtop.session.frame.requests import Preemption, Requests
 from vtop.session.frame.servers import EnginePart, ServerLoad, ServerPart, StartedWith
 from vtop.session.frame.values import Count
 from vtop.session.frame.verdict import Pressure
+from vtop.session.frame.vocabulary import LoggedKind
 from vtop.session.hardware import energy, roofline
 from vtop.session.history import busy, server_config
 from vtop.session.history.gpus import GpuHistory
@@ -135,8 +137,10 @@ class Session:
         changed = index and server.health.scrape[-1] == index
         before, now = server.health.at(index - 1) if changed else scrape.health, scrape.health
         if before != now and now is not None and before is not None:
-            kind, word = ("back", "healthy again") if now == 200 else ("unhealthy", f"/health says {now or 'nothing'}")
-            self._log_event(scrape.t, scrape.at_s, kind, who + word)
+            if now == 200:
+                self._log_event(scrape.t, scrape.at_s, "back", f"{who}healthy again")
+            else:
+                self._log_event(scrape.t, scrape.at_s, "unhealthy", f"{who}/health says {now or 'nothing'}")
         if scrape.bad_lines and not (index and server.bad_lines.at(index - 1)):
             lines = "1 line" if scrape.bad_lines == 1 else f"{scrape.bad_lines} lines"
             self._log_event(
@@ -178,18 +182,20 @@ class Session:
 
     def _apply_load(self, load: Load) -> None:
         self.load.apply_load(load)
-        match load.state:
+        match known(load.state, LOAD_STATES):
             case "begin":
                 text = f"load {load.spec}"
             case "steady":
                 text = "warm-up is over"
             case "change":
                 text = target_words(load)
-            case _:
+            case "other":
+                return
+            case "end":
                 text = ended_words(load, self.load.phases[load.phase].seen(load.t))
         self._log_event(load.t, load.t, "phase", text)
 
-    def _log_event(self, t: float, at_s: float, kind: str, text: str) -> None:
+    def _log_event(self, t: float, at_s: float, kind: LoggedKind, text: str) -> None:
         self._log.add(t, LoggedEvent(at_s, kind, text))
 
     def _who(self, server: int) -> str:
@@ -267,7 +273,7 @@ class Session:
         """When a server could not be read or its engine stood still, over the whole session."""
         return incidents.incidents(self.servers, self.end_s)
 
-    def marks(self, kind: str) -> tuple[LoggedEvent, ...]:
+    def marks(self, kind: LoggedKind) -> tuple[LoggedEvent, ...]:
         """All logged events of a kind that stand in the charts: restart, outage, mark."""
         return tuple(one for one in self._log.marks() if one.kind == kind)
 

@@ -18,6 +18,7 @@ import httpx
 from vtop.access import Access, longest_first
 from vtop.errors import VtopError
 from vtop.recording.events import Target
+from vtop.recording.vocabulary import OutageReason
 from vtop.sources.proxy import Route
 
 REDIRECTS = 3
@@ -33,9 +34,9 @@ class Answer:
 
 
 class Failure(Exception):
-    """No usable answer. `reason` is a word of `Outage.reason`, `detail` is for people."""
+    """No usable answer. `detail` is for people."""
 
-    def __init__(self, reason: str, detail: str) -> None:
+    def __init__(self, reason: OutageReason, detail: str) -> None:
         super().__init__(reason, detail)
         self.reason = reason
         self.detail = detail

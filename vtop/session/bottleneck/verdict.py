@@ -29,6 +29,7 @@ from vtop.server_kinds.kind import Hint, ServerKind, Suggestions
 from vtop.session.frame.frame import Frame
 from vtop.session.frame.gpus import counted_of
 from vtop.session.frame.verdict import Pressure, Verdict
+from vtop.session.frame.vocabulary import StatusKind, VerdictLimit
 
 MOSTLY: Final = 0.5  # of the scrapes with waiting requests
 AT_LIMIT: Final = 0.7
@@ -41,13 +42,13 @@ FEW: Final = 5  # scrapes
 MOSTLY_FULL: Final = 0.85  # of the pool
 WASTED: Final = 0.1  # of the time
 SLOWED: Final = 0.98  # of the maximum clock
-_WORDS: Final = {  # of a status that leaves nothing to judge
+_WORDS: Final[dict[StatusKind, VerdictLimit]] = {  # of a status that leaves nothing to judge
     "waiting": "waiting",
     "down": "stale",
     "unhealthy": "stale",
     "blind": "unknown",
 }
-TITLES: Final = {
+TITLES: Final[dict[VerdictLimit, str]] = {
     "kv": "KV POOL BINDS",
     "max-num-seqs": "MAX-NUM-SEQS BINDS",
     "token-budget": "TOKEN BUDGET BINDS",
@@ -323,6 +324,6 @@ def _engines(frame: Frame, at: Pressure) -> int:
     return max(1, frame.servers[at.server].engines)
 
 
-def _says(limit: str, evidence: list[str], tried: Hint | None = None, why: str | None = None) -> Verdict:
+def _says(limit: VerdictLimit, evidence: list[str], tried: Hint | None = None, why: str | None = None) -> Verdict:
     flag, command = (tried.flag, tried.command) if tried is not None else (None, None)
     return Verdict(limit, " · ".join(evidence), tuple(evidence), flag, why, command)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vtop.session.frame.vocabulary import LoadUnit
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ttft:
@@ -52,7 +54,7 @@ class Growth:
     frontend_factor: float | None = None
     queue_added_s: float | None = None
     crossing: float | None = None  # load at which queue would overtake prefill, extrapolated on the last two phases
-    crossing_unit: str | None = None  # in flight, requests/s
+    crossing_unit: LoadUnit | None = None
     crossed_at: float | None = None  # the load at which it did, where that was measured
 
 

@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 
 from vtop import units
 from vtop.recording import Host, Load, Request
+from vtop.recording.vocabulary import LOAD_SHAPES, known
 from vtop.session.frame.load import LoadPart, Quantiles, Slo
 from vtop.session.load.client_ttft import Answered
 from vtop.session.load.exact_histogram import Spread
@@ -149,7 +150,7 @@ class LoadHistory:
             begin_s=phase.begin.t,
             phases=sum(one.begin.t <= now_s for one in self.phases.values()),
             spec=phase.begin.spec,
-            shape=phase.begin.shape,
+            shape=known(phase.begin.shape, LOAD_SHAPES),
             state="ended" if end is not None else "running",
             reason=end.reason if end is not None else None,
             concurrency=target.concurrency,
@@ -205,7 +206,7 @@ def target_words(load: Load) -> str:
     """What a phase aims at: 64 in flight, 8 requests/s."""
     if load.shape == "closed":
         return f"{load.concurrency} in flight"
-    return f"{load.rate_per_s:g} requests/s"
+    return f"{load.rate_per_s:g} requests/s" if load.rate_per_s is not None else load.spec
 
 
 def ended_words(load: Load, seen: Seen) -> str:
