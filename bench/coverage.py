@@ -21,10 +21,10 @@ from vtop.engine.fit import profile
 from vtop.engine.fit.calibration import AS_FITTED, HostFactors, host_factors_of
 from vtop.engine.fit.fit import fit
 from vtop.engine.fit.profile import Profile
-from vtop.engine.runs.measured import NUMBERS, Number
+from vtop.engine.runs.measured import NUMBERS, MeasuredNumber
 from vtop.engine.runs.runs import Run
-from vtop.engine.whatif.simulation import Simulated, recorded_of, simulate, values
-from vtop.engine.whatif.unknowns import DRAWS, Interval, Spread, by_chance_alone, draws, interval
+from vtop.engine.whatif.simulation import SimulatedLoad, recorded_of, simulate, values
+from vtop.engine.whatif.unknowns import DRAWS, FactorSpread, Interval, by_chance_alone, draws, interval
 from vtop.recording import FileRecording, Gpu
 
 FILES: Final = {**H200, **HELD_OUT, "repeat_second.jsonl.gz": {}}
@@ -55,7 +55,7 @@ class One:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    number: Number
+    number: MeasuredNumber
     inside: bool
     width: float | None  # half of it, as a share
 
@@ -82,12 +82,12 @@ def host_of(name: str) -> str:
     return name
 
 
-def spreads(known: Sequence[One]) -> tuple[Spread, Spread]:
+def spreads(known: Sequence[One]) -> tuple[FactorSpread, FactorSpread]:
     """Of another host, and of the same one at another time, by the factors of these."""
     launch, gpu = _spread(known, lambda at: at.launch), _spread(known, lambda at: at.gpu)
-    drifted = DRIFTED * Spread(0.0, 0.0).drift
+    drifted = DRIFTED * FactorSpread(0.0, 0.0).drift
     other, same = (sqrt(max(0.0, of**2 - drifted**2)) for of in launch)
-    return Spread(other, gpu[0]), Spread(same, gpu[1])
+    return FactorSpread(other, gpu[0]), FactorSpread(same, gpu[1])
 
 
 def _spread(known: Sequence[One], of: Callable[[HostFactors], float]) -> tuple[float, float]:
@@ -155,7 +155,7 @@ def again(all_of_them: Sequence[One]) -> Iterator[Held]:
             yield from held(asked.run, tried, model(others))
 
 
-def held(run: Run, tried: Simulated, sizes: Mapping[str, float]) -> Iterator[Held]:
+def held(run: Run, tried: SimulatedLoad, sizes: Mapping[str, float]) -> Iterator[Held]:
     real = recorded_of(run, None)
     for number in NUMBERS:
         came = getattr(real, number.name)

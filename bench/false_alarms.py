@@ -17,7 +17,7 @@ from random import Random
 
 from tests.report.loops import Loop, session
 from vtop.engine.core.flags import Flags
-from vtop.engine.server.request_parsing import Asked
+from vtop.engine.server.request_parsing import ParsedRequest
 from vtop.engine.server.simulated import Settings
 from vtop.engine.server.virtual_recording import tape
 from vtop.report.compare import compare
@@ -34,7 +34,7 @@ def _engine(rate_per_s: float, for_s: float) -> Callable[[int], Recorded]:
     def run(seed: int) -> Recorded:
         chance = Random(seed)  # arrivals of a Poisson process, given how many there are
         arrivals = sorted(chance.uniform(0.0, for_s) for _ in range(round(rate_per_s * for_s)))
-        asked = Asked(prompts=(range(512),), max_tokens=64, ignore_eos=True)
+        asked = ParsedRequest(prompts=(range(512),), max_tokens=64, ignore_eos=True)
         flags = Flags(num_gpu_blocks=5431, max_num_seqs=128, max_num_batched_tokens=8192)
         recording = tape(Settings(flags), asked, 0, for_s, arrivals_s=arrivals)
         recording.close("the time is up")

@@ -8,7 +8,7 @@ import pytest
 
 from vtop import shipped
 from vtop.engine.fit import profile
-from vtop.engine.runs.replay import Ask, Load
+from vtop.engine.runs.replay import Ask, ReplayLoad
 from vtop.engine.runs.runs import Run, runs
 from vtop.engine.whatif.prices import LIMITS, cost_s, prices
 from vtop.engine.whatif.simulation import simulate
@@ -24,7 +24,7 @@ def recorded() -> Run:
     return runs(shipped.folder("recordings") / "sweep.jsonl.gz")[-1]
 
 
-def made(run: Run, load: Load, max_num_seqs: int = 128) -> Run:
+def made(run: Run, load: ReplayLoad, max_num_seqs: int = 128) -> Run:
     """A run of this load, with the times that are simulated of it on record."""
     asked = replace(run, load=load, flags=replace(run.flags, max_num_seqs=max_num_seqs))
     found = simulate(asked, asked.flags, H200).measured
@@ -37,7 +37,7 @@ def of(found: Prices, limit: str) -> Price:
     return next(price for price in found.prices if price.limit == limit)
 
 
-LONG = Load((Ask(2048, 256),) * 96, 64)  # the pool holds half of what is in flight
+LONG = ReplayLoad((Ask(2048, 256),) * 96, 64)  # the pool holds half of what is in flight
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,9 @@ def test_what_changes_is_told(crowded: Prices, queued: Prices) -> None:
 
 
 def test_a_number_without_a_graph_of_its_own_grows_by_a_tenth(recorded: Run) -> None:
-    seqs = of(prices(made(recorded, Load((Ask(1024, 64),) * 24, 16), max_num_seqs=10), H200, servers=2), "max-num-seqs")
+    seqs = of(
+        prices(made(recorded, ReplayLoad((Ask(1024, 64),) * 24, 16), max_num_seqs=10), H200, servers=2), "max-num-seqs"
+    )
     assert (seqs.before, seqs.after) == (10, 11)
 
 
@@ -96,14 +98,14 @@ def test_the_flag_that_binds_is_suggested_at_the_best_of_some_values(crowded: Pr
 
 
 def test_where_no_flag_binds_the_speed_of_the_gpu_does_and_nothing_is_suggested(recorded: Run) -> None:
-    found = prices(made(recorded, Load((Ask(1024, 64),) * 8, 2)), H200, servers=3)
+    found = prices(made(recorded, ReplayLoad((Ask(1024, 64),) * 8, 2)), H200, servers=3)
     assert found.binding is not None
     assert found.binding.limit == "gpu"
     assert found.suggestion is None
 
 
 def test_the_same_question_has_the_same_answer(recorded: Run) -> None:
-    run = made(recorded, Load((Ask(1024, 64),) * 16, 16))
+    run = made(recorded, ReplayLoad((Ask(1024, 64),) * 16, 16))
     assert prices(run, H200, servers=2) == prices(run, H200, servers=2)
 
 
@@ -115,7 +117,7 @@ def test_nothing_is_priced_where_the_error_on_the_recording_itself_is_absurd(rec
 
 
 def test_a_longer_load_costs_more_to_price(recorded: Run) -> None:
-    short, long = (made(recorded, Load((Ask(1024, 64),) * count, 16)) for count in (16, 64))
+    short, long = (made(recorded, ReplayLoad((Ask(1024, 64),) * count, 16)) for count in (16, 64))
     assert 0 < cost_s(short) < cost_s(long)
 
 

@@ -14,12 +14,12 @@ from vtop.engine.core.flags import Flags
 from vtop.engine.core.host_drift import HostDrift
 from vtop.engine.fit import profile
 from vtop.engine.fit.calibration import HostFactors
-from vtop.engine.runs.measured import NUMBERS, Levels, Measured, mean_of, quantile, simulated
-from vtop.engine.runs.replay import Ask, Load, replay
+from vtop.engine.runs.measured import NUMBERS, Levels, RunNumbers, mean_of, quantile, simulated
+from vtop.engine.runs.replay import Ask, ReplayLoad, replay
 from vtop.engine.runs.runs import Run, read, runs
 from vtop.engine.whatif.flag_search import AS_GOOD, BEST, asked, criterion, search, with_flag
 from vtop.engine.whatif.simulation import changes, simulate
-from vtop.engine.whatif.unknowns import Spread, draws, interval, paired_doubt
+from vtop.engine.whatif.unknowns import FactorSpread, draws, interval, paired_doubt
 from vtop.engine.whatif.whatif import (
     NO_ERROR,
     UNKNOWN,
@@ -59,7 +59,7 @@ def of(answer: WhatIf, name: str) -> tuple[float | None, float | None, float | N
 
 def made(run: Run, due_s: float | None = None, count: int = 20) -> Run:
     asks = tuple(Ask(512, 32, None if due_s is None else due_s * number) for number in range(count))
-    return replace(run, load=Load(asks, None if due_s is not None else 8))
+    return replace(run, load=ReplayLoad(asks, None if due_s is not None else 8))
 
 
 def as_simulated(run: Run) -> Run:
@@ -89,7 +89,7 @@ def test_its_error_is_the_simulation_against_the_recording(fewer: WhatIf, overlo
 
 def test_what_a_recording_says_and_what_a_simulation_says_are_the_same_numbers(fewer: WhatIf) -> None:
     without = {"good_per_s", "good_ratio", "ttft_p99_s", "tpot_p99_s", "e2e_p99_s"}  # no bounds; 128 requests
-    assert {row.number.name for row in fewer.rows} == {one.name for one in fields(Measured)} - without
+    assert {row.number.name for row in fewer.rows} == {one.name for one in fields(RunNumbers)} - without
     for row in fewer.rows:
         assert row.recorded is not None
         if row.number.name not in ("frontend_s", "preemptions", "recomputed_ratio"):
@@ -141,7 +141,7 @@ def test_an_error_measured_on_a_recording_that_the_profile_was_fitted_on_is_said
 
 
 def test_requests_that_no_longer_fit_are_left_out_and_said(busy: Run) -> None:
-    mixed = as_simulated(replace(busy, load=Load((Ask(512, 32), Ask(4096, 32), Ask(512, 32)), 2)))
+    mixed = as_simulated(replace(busy, load=ReplayLoad((Ask(512, 32), Ask(4096, 32), Ask(512, 32)), 2)))
     answer = what_if(mixed, H200, replace(busy.flags, num_gpu_blocks=100))
     assert answer.after.refused == 1
     assert [one for one in answer.remarks if one.startswith("1 of 3 requests")]
@@ -185,12 +185,12 @@ def test_a_difference_that_nothing_doubts_is_not_called_one() -> None:
 
 
 def test_every_factor_is_drawn_once_from_each_of_equally_likely_ranges() -> None:
-    given = draws(HostFactors(2.0, 1.1), Spread(0.2, 0.01), 8)
+    given = draws(HostFactors(2.0, 1.1), FactorSpread(0.2, 0.01), 8)
     launches = sorted(log(draw.factors.launch / 2.0) / 0.2 for draw in given)
     assert [NormalDist().cdf(launch) for launch in launches] == pytest.approx([(n + 0.5) / 8 for n in range(8)])
     assert sorted({round(log(draw.factors.gpu / 1.1) / 0.01, 3) for draw in given}) == [round(x, 3) for x in launches]
     assert [draw.seed for draw in given] == list(range(8))
-    assert given == draws(HostFactors(2.0, 1.1), Spread(0.2, 0.01), 8)
+    assert given == draws(HostFactors(2.0, 1.1), FactorSpread(0.2, 0.01), 8)
 
 
 def test_an_interval_is_as_wide_as_the_draws_are_apart_and_no_narrower_than_the_model_is_good() -> None:
@@ -255,7 +255,7 @@ def test_levels_of_a_draw_are_means_over_scrapes_as_those_on_record_are() -> Non
     for scraped_s in (None, (0.1, 0.5), (0.1, 1e6), (1e6, 1.0)):
         engine = Engine(flags, H200.timing, H200.frontend, H200.shape)
         levels = Levels(engine, scraped_s)
-        seen = replay(Load((Ask(1024, 400),), 1), engine, levels)
+        seen = replay(ReplayLoad((Ask(1024, 400),), 1), engine, levels)
         found.append(levels.means(seen.span_s)[0])
     always, scraped, once, never = found
     assert 0.8 < always < 1.0
@@ -277,7 +277,7 @@ def test_only_what_is_larger_than_the_doubt_is_a_difference(difference: float, v
 def test_levels_hold_from_one_step_to_the_next() -> None:
     engine = Engine(Flags(num_gpu_blocks=5431, enable_prefix_caching=False), H200.timing, H200.frontend, H200.shape)
     levels = Levels(engine)
-    seen = replay(Load((Ask(1024, 64),), 1), engine, levels)
+    seen = replay(ReplayLoad((Ask(1024, 64),), 1), engine, levels)
     running, waiting, kv_ratio = levels.means(seen.span_s)
     assert 0.8 < running < 1.0
     assert waiting == 0
@@ -303,7 +303,7 @@ def test_a_percentile_of_too_few_is_not_known() -> None:
     assert quantile([], 0.5) is None
     engine = Engine(Flags(num_gpu_blocks=5431), H200.timing, H200.frontend, H200.shape)
     levels = Levels(engine)
-    few = simulated(replay(Load((Ask(100, 1),) * 10, 1), engine, levels), levels, None)
+    few = simulated(replay(ReplayLoad((Ask(100, 1),) * 10, 1), engine, levels), levels, None)
     assert few.ttft_p50_s is not None
     assert few.ttft_p90_s is None
     assert few.tpot_s is None

@@ -18,7 +18,7 @@ from tests.shipped_kinds import KINDS
 from vtop.errors import VtopError
 from vtop.export import spans
 from vtop.export.formats import csv, parquet
-from vtop.export.tables.table import Cell, Table
+from vtop.export.tables.table import Cell, TableLayout
 from vtop.export.tables.tables import TABLES
 from vtop.metrics.quantity import Quantity
 from vtop.recording import Mark
@@ -27,7 +27,7 @@ from vtop.session.frame.frame import View
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "export.md"
 
 
-def table(name: str) -> Table:
+def table(name: str) -> TableLayout:
     return next(table for table in TABLES if table.name == name)
 
 
@@ -50,14 +50,14 @@ def number(word: str) -> float | None:
 # --- the scrape in docs ---------------------------------------------------------------------------------------------
 
 
-def section(one: Table) -> str:
+def section(one: TableLayout) -> str:
     lines = [f"### {one.name}", "", f"A row is {one.row}.", "", "| column | | |", "|---|---|---|"]
     lines += [f"| `{column.name}` | {column.kind} | {column.says} |" for column in one.columns]
     return "\n".join(lines) + "\n"
 
 
 @pytest.mark.parametrize("one", TABLES, ids=lambda one: one.name)
-def test_the_scrape_has_every_column_as_it_is_declared(one: Table) -> None:
+def test_the_scrape_has_every_column_as_it_is_declared(one: TableLayout) -> None:
     scrape = DOCS.read_text(encoding="utf-8")
     there = re.compile(rf"^### {one.name}\n.*?(?=^##)", re.DOTALL | re.MULTILINE)
     if os.environ.get("VTOP_WRITE"):
@@ -74,7 +74,7 @@ def test_the_scrape_names_no_table_that_is_not_there() -> None:
 
 
 @pytest.mark.parametrize("one", TABLES, ids=lambda one: one.name)
-def test_a_column_has_one_name_and_says_what_it_is_in(one: Table) -> None:
+def test_a_column_has_one_name_and_says_what_it_is_in(one: TableLayout) -> None:
     assert len(set(one.header)) == len(one.header)
     for column in one.columns:
         if column.kind == "number":

@@ -92,10 +92,10 @@ def _where(output: str) -> tuple[Path, bool]:
 @click.option("--json", "as_json", is_flag=True, help="As one JSON document.")
 def check(file: Path, *, as_json: bool) -> None:
     """Say what is in a recording and what is wrong with it; exit code 1 where something is."""
-    from vtop.recording.check import Check
+    from vtop.recording.check import RecordingCheck
 
     recording = open_recording(file)
-    looked = Check(recording.start)
+    looked = RecordingCheck(recording.start)
     for event in _events(recording):
         looked.take(event)
     contents = looked.contents(recording.faults, recording.faulty, recording.backward)

@@ -23,7 +23,7 @@ END_S = 3.0  # for a load to end after a signal
 if TYPE_CHECKING:
     from vtop.access import Access
     from vtop.load.workers.controller import Controller
-    from vtop.load.workload.phase import Phase
+    from vtop.load.workload.phase import PlannedPhase
     from vtop.recording import LiveRecording
     from vtop.recording.events import AnyEvent, Load, Target
     from vtop.session.frame.frame import Frame
@@ -35,7 +35,7 @@ def controller_of(
     servers: tuple[list[Target], list[Access]],
     recording: LiveRecording,
     began_s: float,
-    phases: Sequence[Phase],
+    phases: Sequence[PlannedPhase],
     *,
     first: int = 0,
 ) -> Controller:
@@ -63,7 +63,7 @@ def consent(asked: dict[str, Any], target: Target) -> None:
     asked["yes"] = True
 
 
-def phases_of(asked: dict[str, Any]) -> tuple[Phase, ...]:
+def phases_of(asked: dict[str, Any]) -> tuple[PlannedPhase, ...]:
     """The phases of --load; none without it. Raises VtopError for what cannot be understood, bounds included."""
     if not asked["loads"]:
         if asked["slo"]:
@@ -74,7 +74,7 @@ def phases_of(asked: dict[str, Any]) -> tuple[Phase, ...]:
     return _checked(phases(asked["loads"]), asked)
 
 
-def _checked(plan: tuple[Phase, ...], asked: dict[str, Any]) -> tuple[Phase, ...]:
+def _checked(plan: tuple[PlannedPhase, ...], asked: dict[str, Any]) -> tuple[PlannedPhase, ...]:
     """The plan, once the bounds and the files that go with it are there. Raises VtopError, before anything is made."""
     from vtop.load.workload.dataset import look_for
     from vtop.load.workload.spec import slo

@@ -130,12 +130,12 @@ def demo(record_to: Path | None, fault: str, **look: Any) -> None:
 
 def _print_an_instant(settings: Settings, view: dict[str, Any]) -> None:
     """The same load, a minute of it on virtual time."""
-    from vtop.engine.server.request_parsing import Asked
+    from vtop.engine.server.request_parsing import ParsedRequest
     from vtop.engine.server.virtual_recording import tape
     from vtop.session.session import read
     from vtop.ui import run
 
-    asked = Asked(prompts=(range(DEMO_IN),), max_tokens=DEMO_OUT, ignore_eos=True)
+    asked = ParsedRequest(prompts=(range(DEMO_IN),), max_tokens=DEMO_OUT, ignore_eos=True)
     recording = tape(settings, asked, DEMO_CONCURRENCY, DEMO_STILL_S, unix_s=time.time())
     recording.close("the time is up")
     session = read(recording)

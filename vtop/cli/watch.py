@@ -18,7 +18,7 @@ from vtop.errors import VtopError
 
 if TYPE_CHECKING:
     from vtop.access import Access
-    from vtop.load.workload.phase import Phase
+    from vtop.load.workload.phase import PlannedPhase
     from vtop.recording.events import Target
     from vtop.sources.attach import Attachment
 
@@ -28,7 +28,7 @@ def live(
     servers: tuple[list[Target], list[Access]],
     path: Path | None,
     view: dict[str, Any],
-    phases: tuple[Phase, ...],
+    phases: tuple[PlannedPhase, ...],
 ) -> None:
     """The screen on live servers, with vtop's own load where phases are given."""
     import contextlib

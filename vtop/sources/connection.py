@@ -26,7 +26,7 @@ OWN_HEADERS = {"accept-encoding": "identity", "user-agent": "vtop", "connection"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     status: int
     phrase: str  # "Not Found"
     body: bytes
@@ -42,7 +42,7 @@ class Failure(Exception):
         self.detail = detail
 
 
-class Connection:
+class ServerConnection:
     """Keeps one connection to a server alive; used by one thread, hung up by any. Raises VtopError for bad access."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Connection:
         self._deadline_s = 0.0
         self._over = False
 
-    def get(self, path: str, *, timeout_s: float, limit_bytes: int) -> Answer:
+    def get(self, path: str, *, timeout_s: float, limit_bytes: int) -> HttpAnswer:
         """The answer to GET `path`, whatever its status. Raises Failure."""
         self._deadline_s = time.monotonic() + timeout_s
         request = self._requests.get(path) or self._request(httpx.URL(self._root + path))
@@ -103,7 +103,7 @@ class Connection:
     def close(self) -> None:
         self._transport.close()
 
-    def _ask(self, request: httpx.Request, timeout_s: float, limit_bytes: int) -> tuple[Answer, str | None]:
+    def _ask(self, request: httpx.Request, timeout_s: float, limit_bytes: int) -> tuple[HttpAnswer, str | None]:
         """The answer, and where it redirects to. A kept connection that the server had closed is tried anew once."""
         request.extensions = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), timeout_s)}
         request.extensions["trace"] = self._watch
@@ -139,7 +139,7 @@ class Connection:
         finally:
             response.close()
         retry_s = _retry_after_s(response.headers.get("retry-after"))
-        return Answer(response.status_code, response.reason_phrase, bytes(body), retry_s), location
+        return HttpAnswer(response.status_code, response.reason_phrase, bytes(body), retry_s), location
 
     def _sent(self, request: httpx.Request) -> httpx.Response:
         if self._over:

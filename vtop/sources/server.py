@@ -26,7 +26,7 @@ from vtop.recording.events import Event, Identity, Note, Outage, Scrape, Target
 from vtop.server_kinds import registry
 from vtop.server_kinds.kind import ServerKind
 from vtop.sources import command, proxy
-from vtop.sources.connection import Answer, Connection, Failure
+from vtop.sources.connection import Failure, HttpAnswer, ServerConnection
 from vtop.sources.health import Health
 from vtop.sources.shape import fits, shape_of
 
@@ -94,8 +94,8 @@ class ServerSource:
         self._writing = threading.RLock()
         self._wait = wait or self._stopped.wait
         self._route = proxy.choose(target, access.proxy)
-        self._connection = Connection(target, access, self._route, transport)
-        self._beside = Connection(target, access, self._route, transport)  # for a /health that hangs
+        self._connection = ServerConnection(target, access, self._route, transport)
+        self._beside = ServerConnection(target, access, self._route, transport)  # for a /health that hangs
         self._health = Health(
             partial(self._ask_health, self._connection),
             partial(self._ask_health, self._beside),
@@ -261,7 +261,7 @@ class ServerSource:
         elif not self._known:
             self._identify()  # /v1 may work where /metrics does not
 
-    def _ask_health(self, connection: Connection, timeout_s: float) -> int:
+    def _ask_health(self, connection: ServerConnection, timeout_s: float) -> int:
         path = self._kind.endpoints.health or "/health"
         return connection.get(path, timeout_s=timeout_s, limit_bytes=SMALL_LIMIT_BYTES).status
 
@@ -273,7 +273,7 @@ class ServerSource:
             self._patient_why = why
             self._note(f"/metrics is asked less often: {why}")
 
-    def _small(self, path: str) -> Answer:
+    def _small(self, path: str) -> HttpAnswer:
         return self._connection.get(path, timeout_s=self._small_timeout_s, limit_bytes=SMALL_LIMIT_BYTES)
 
     def _another(self) -> bool:
@@ -332,7 +332,7 @@ class ServerSource:
             self._ask_again_s = self._clock() + ASK_AGAIN_S
         return None
 
-    def _refusal(self, path: str, answer: Answer) -> str:
+    def _refusal(self, path: str, answer: HttpAnswer) -> str:
         """A status other than 200, with what the server or vtop has to say about it."""
         if answer.status == 401:
             given = self._connection.shows_who_asks

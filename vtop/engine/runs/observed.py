@@ -29,7 +29,7 @@ FULL = 0.95  # of the pool in use, from which on it has none
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObservedTimes:
     """Means over the finished requests of a run, in seconds, from the server's histograms."""
 
     requests: int  # fewer than the load sent where the recording's last scrape came before they had finished
@@ -62,7 +62,7 @@ def observed(
     *,
     answers: Sequence[RequestLatency] = (),
     foreign: Sequence[Request] = (),
-) -> Observed | None:
+) -> ObservedTimes | None:
     """Of the requests that finished in the window, and the scrapes between two instants; None where none finished.
 
     foreign: requests of vtop's own that finished in the window and are none of the run; what the server says of them in
@@ -81,7 +81,7 @@ def observed(
     last_s = window.ranges[0].server.at_s[window.ranges[0].last]
     frame = session.frame(last_s, View(window_s=last_s - busy_s[0]))
     most, max_num_seqs = _max_num_seqs(busy)
-    return Observed(
+    return ObservedTimes(
         requests=requests,
         queue_s=known["queue_s"],
         prefill_s=known["prefill_s"],

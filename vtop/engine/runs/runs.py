@@ -16,8 +16,8 @@ from typing import Any
 
 from vtop.engine.core.flags import POLICIES, TAKEN_BUDGET, TAKEN_SEQS, Flags
 from vtop.engine.core.model_shape import ModelShape, shape_of
-from vtop.engine.runs.observed import Observed, answers_of, observed
-from vtop.engine.runs.replay import Ask, Load
+from vtop.engine.runs.observed import ObservedTimes, answers_of, observed
+from vtop.engine.runs.replay import Ask, ReplayLoad
 from vtop.engine.runs.watched import watched
 from vtop.metrics.quantity import Quantity
 from vtop.recording import AnyEvent, FileRecording, Request
@@ -55,8 +55,8 @@ class Run:
     name: str
     flags: Flags
     shape: ModelShape | None
-    load: Load
-    observed: Observed
+    load: ReplayLoad
+    observed: ObservedTimes
     gpu: str | None = None  # the name of the GPU that the server ran on, where it is on record
     server: str | None = None  # model and version
     phase: int | None = None  # of vtop's own load, from 0
@@ -169,7 +169,9 @@ def _of_phase(
     )
     if any(ask.prompt_tokens < 1 or ask.output_tokens < 1 for ask in asks):
         return "the lengths of its requests are not on record"
-    load = Load(asks, begin.concurrency, think_s=_think_s(done, begin.concurrency)) if closed else Load(asks)
+    load = (
+        ReplayLoad(asks, begin.concurrency, think_s=_think_s(done, begin.concurrency)) if closed else ReplayLoad(asks)
+    )
     return Run(
         name="",
         flags=known,

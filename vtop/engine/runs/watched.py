@@ -16,8 +16,8 @@ from itertools import pairwise
 from math import isfinite
 from statistics import fmean
 
-from vtop.engine.runs.observed import Observed, observed
-from vtop.engine.runs.replay import Ask, Load
+from vtop.engine.runs.observed import ObservedTimes, observed
+from vtop.engine.runs.replay import Ask, ReplayLoad
 from vtop.metrics.quantity import Quantity
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import ScrapeRange, Window, between
@@ -42,8 +42,8 @@ RESTARTED = "its server restarted under the load"
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    load: Load
-    observed: Observed
+    load: ReplayLoad
+    observed: ObservedTimes
     remarks: tuple[str, ...]
 
 
@@ -128,11 +128,11 @@ def _load(session: Session, server: ServerHistory, counts: _Counts, first: int, 
         return concurrency
     if concurrency is not None:
         remarks.append(f"by its scrapes a closed loop: {concurrency} in flight")
-        return Watched(Load((ask,) * seen.requests, concurrency), seen, tuple(remarks))
+        return Watched(ReplayLoad((ask,) * seen.requests, concurrency), seen, tuple(remarks))
     remarks.append("by its scrapes an open loop: when within a scrape a request came is drawn for each simulation")
     if counts.in_flight[0] and not first:
         remarks.append(f"{counts.in_flight[0]} requests were there when the recording began")
-    return Watched(Load(_arrivals(ask, counts, begin, last, seen.e2e_s)), seen, tuple(remarks))
+    return Watched(ReplayLoad(_arrivals(ask, counts, begin, last, seen.e2e_s)), seen, tuple(remarks))
 
 
 def _one_length(whole: ScrapeRange, counts: _Counts) -> tuple[int, tuple[float, float]] | None:

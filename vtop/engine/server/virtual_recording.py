@@ -15,8 +15,8 @@ import msgspec
 from vtop import __version__
 from vtop.engine.core.model_shape import numbers
 from vtop.engine.server.metric_families import SIMULATED
-from vtop.engine.server.request_parsing import Asked
-from vtop.engine.server.simulated import Served, Settings, Simulated
+from vtop.engine.server.request_parsing import ParsedRequest
+from vtop.engine.server.simulated import Served, Settings, SimulatedServer
 from vtop.metrics.page import Folder
 from vtop.recording import Identity, LiveRecording, Load, Request, Start, Target
 from vtop.recording.events import FORMAT
@@ -48,7 +48,7 @@ class _Client:
         self.ended = stream.finished
         return self.ended
 
-    def line(self, end_s: float | None, asked: Asked) -> Request:
+    def line(self, end_s: float | None, asked: ParsedRequest) -> Request:
         begun = Request(
             id=self.id,
             phase=0,
@@ -75,7 +75,7 @@ class _Client:
 
 def tape(
     settings: Settings,
-    asked: Asked,
+    asked: ParsedRequest,
     concurrency: int,
     for_s: float,
     *,
@@ -91,7 +91,7 @@ def tape(
     def process(born_unix_s: float) -> Iterator[str]:
         yield f"# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds {born_unix_s!r}"
 
-    server = Simulated(settings, unix_s, process)
+    server = SimulatedServer(settings, unix_s, process)
     now_s = 0.0
     start = Start(
         format=FORMAT,
@@ -138,13 +138,13 @@ def tape(
     return recording
 
 
-def _send(server: Simulated, recording: LiveRecording, asked: Asked, now_s: float) -> _Client:
+def _send(server: SimulatedServer, recording: LiveRecording, asked: ParsedRequest, now_s: float) -> _Client:
     client = _Client(server.requests, server.submit(asked, now_s), now_s)
     recording.append(client.line(None, asked))
     return client
 
 
-def _begin(asked: Asked, concurrency: int | None, for_s: float, arrivals_s: Sequence[float]) -> Load:
+def _begin(asked: ParsedRequest, concurrency: int | None, for_s: float, arrivals_s: Sequence[float]) -> Load:
     prompt, output = len(asked.prompts[0]), asked.max_tokens or 0
     rate_per_s = None if concurrency is not None else len(arrivals_s) / for_s
     much = f"c={concurrency}" if rate_per_s is None else f"rate={rate_per_s:g}"

@@ -13,9 +13,9 @@ from typing import Final
 from vtop.engine.core.flags import Flags
 from vtop.engine.fit.calibration import AS_FITTED, HostFactors
 from vtop.engine.fit.profile import Profile
-from vtop.engine.runs.measured import NUMBERS, Bounds, Number
+from vtop.engine.runs.measured import NUMBERS, Bounds, MeasuredNumber
 from vtop.engine.runs.runs import Run
-from vtop.engine.whatif.simulation import Simulated, plausible, recorded_of, simulate, values
+from vtop.engine.whatif.simulation import SimulatedLoad, plausible, recorded_of, simulate, values
 from vtop.engine.whatif.unknowns import by_chance_alone, paired_doubt
 from vtop.engine.whatif.whatif import TooFarOff, remarks, too_far_off
 from vtop.errors import VtopError
@@ -29,7 +29,7 @@ BEST, AS_GOOD, NONE = "best", "as good", ""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SearchedFlag:
     """A flag and the values to try it at, ascending."""
 
     name: str
@@ -42,25 +42,25 @@ class Tried:
 
     value: int
     flags: Flags | None
-    simulated: Simulated | None
+    simulated: SimulatedLoad | None
     criterion: float | None
     verdict: str  # best, as good, or nothing
     why: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class FlagSearch:
     run: Run
     factors: HostFactors
     name: str
-    number: Number  # the criterion
+    number: MeasuredNumber  # the criterion
     tried: tuple[Tried, ...]
-    recorded: Simulated  # with the flags of the recording
+    recorded: SimulatedLoad  # with the flags of the recording
     error: float | None  # of the criterion on this run, as a share
     remarks: tuple[str, ...]
 
 
-def asked(text: str) -> Asked:
+def asked(text: str) -> SearchedFlag:
     """max-num-seqs=8..128 (8 12 16 24 … 128), kv-tokens=65536..262144:16384 (in steps), max-num-seqs=8,10,12.
 
     Raises VtopError.
@@ -80,7 +80,7 @@ def asked(text: str) -> Asked:
         values.update(range(least, most + 1, step) if step is not None else _between(least, most))
         if len(values) > MOST:
             raise VtopError(f"--search {text}: more than {MOST} values; take fewer, or larger steps")
-    return Asked(name, tuple(sorted(values)))
+    return SearchedFlag(name, tuple(sorted(values)))
 
 
 def _between(least: int, most: int) -> list[int]:
@@ -103,7 +103,7 @@ def with_flag(flags: Flags, name: str, value: int) -> Flags:
     return replace(flags, max_num_batched_tokens=value)
 
 
-def criterion(name: str | None, bounds: Bounds | None) -> Number:
+def criterion(name: str | None, bounds: Bounds | None) -> MeasuredNumber:
     """What rows are judged by: the number asked for; else requests/s within the bounds where there are some, else
     output tokens/s. Raises VtopError."""
     found = CRITERIA.get(name or ("good_per_s" if bounds is not None else "output_per_s"))
@@ -118,12 +118,12 @@ def search(
     run: Run,
     profile: Profile,
     flags: Flags,
-    what: Asked,
+    what: SearchedFlag,
     *,
-    number: Number,
+    number: MeasuredNumber,
     bounds: Bounds | None = None,
     factors: HostFactors = AS_FITTED,
-) -> Search:
+) -> FlagSearch:
     """Every value, on the run's load and with its host factors. Raises VtopError where none can be tried, or
     the recorded flags are too far off."""
     before = simulate(run, run.flags, profile, bounds, by_chance_alone(factors))
@@ -132,7 +132,7 @@ def search(
     given = plausible(factors, SERVERS)
     real = getattr(recorded_of(run, bounds), number.name)
 
-    def on_all(changed: Flags) -> Simulated:
+    def on_all(changed: Flags) -> SimulatedLoad:
         return simulate(run, changed, profile, bounds, given)
 
     tried = []
@@ -148,7 +148,7 @@ def search(
     best = (max if number.better == "higher" else min)(known, key=lambda one: one.criterion or 0.0)
     sides = [(one.flags, one.simulated) for one in known if one.flags is not None and one.simulated is not None]
     at = getattr(before.measured, number.name)
-    return Search(
+    return FlagSearch(
         run=run,
         factors=factors,
         name=what.name,
@@ -160,7 +160,7 @@ def search(
     )
 
 
-def _try(asked: int, flags: Flags, one: tuple[str, int], on_all: Callable[[Flags], Simulated]) -> Tried:
+def _try(asked: int, flags: Flags, one: tuple[str, int], on_all: Callable[[Flags], SimulatedLoad]) -> Tried:
     """asked: how many requests the load has."""
     name, value = one
     try:
@@ -172,7 +172,7 @@ def _try(asked: int, flags: Flags, one: tuple[str, int], on_all: Callable[[Flags
     return Tried(value, changed, done, None, NONE, why)
 
 
-def _judged(one: Tried, best: Tried, number: Number) -> Tried:
+def _judged(one: Tried, best: Tried, number: MeasuredNumber) -> Tried:
     if one is best:
         return replace(one, verdict=BEST)
     if one.simulated is None or one.criterion is None or best.simulated is None or best.criterion is None:

@@ -18,10 +18,10 @@ from vtop.engine.core.timing import captured
 from vtop.engine.fit.calibration import AS_FITTED, LAUNCHES, HostFactors
 from vtop.engine.fit.fit import SPEEDS, shortened
 from vtop.engine.fit.profile import Profile
-from vtop.engine.runs.measured import Measured
+from vtop.engine.runs.measured import RunNumbers
 from vtop.engine.runs.runs import Run
 from vtop.engine.whatif.flag_search import with_flag
-from vtop.engine.whatif.simulation import Simulated, plausible, simulate
+from vtop.engine.whatif.simulation import SimulatedLoad, plausible, simulate
 from vtop.engine.whatif.unknowns import Draw, by_chance_alone, student
 from vtop.engine.whatif.whatif import TooFarOff, remarks, too_far_off
 from vtop.session.frame.prices import GAIN, SOONER, Price, Prices, Suggestion, Worth
@@ -102,7 +102,7 @@ def prices(run: Run, profile: Profile, factors: HostFactors = AS_FITTED, servers
 
 
 def _suggested(
-    cut: Run, profile: Profile, given: Sequence[Draw], base: Simulated, binding: Price | None
+    cut: Run, profile: Profile, given: Sequence[Draw], base: SimulatedLoad, binding: Price | None
 ) -> Suggestion | None:
     """The flag that binds, at the best of some larger values; None where no flag binds."""
     limit = _LIMITS[binding.limit] if binding is not None else None
@@ -128,11 +128,11 @@ def cost_s(run: Run, servers: int = SERVERS) -> float:
     return (len(_LIMITS) + len(TRIED) + 1) * servers * 1.1 * steps * STEP_S
 
 
-def _alike(one: Measured, other: Measured) -> bool:
+def _alike(one: RunNumbers, other: RunNumbers) -> bool:
     return (one.output_per_s, one.ttft_s, one.e2e_s) == (other.output_per_s, other.ttft_s, other.e2e_s)
 
 
-def _worths(base: Simulated, changed: Simulated) -> tuple[Worth, Worth]:
+def _worths(base: SimulatedLoad, changed: SimulatedLoad) -> tuple[Worth, Worth]:
     """Of output tokens/s and of mean TTFT."""
     pairs = list(zip(base.tries, changed.tries, strict=True))
     return (

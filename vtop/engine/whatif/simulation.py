@@ -12,8 +12,8 @@ from vtop.engine.core.flags import Flags, option
 from vtop.engine.core.host_drift import HostDrift
 from vtop.engine.fit.calibration import AS_FITTED, HostFactors, with_host_factors
 from vtop.engine.fit.profile import Profile
-from vtop.engine.runs.measured import Bounds, Levels, Measured, Number, mean_of, of_requests, simulated
-from vtop.engine.runs.replay import Load, replay
+from vtop.engine.runs.measured import Bounds, Levels, MeasuredNumber, RunNumbers, mean_of, of_requests, simulated
+from vtop.engine.runs.replay import ReplayLoad, replay
 from vtop.engine.runs.runs import Run
 from vtop.engine.whatif.unknowns import AGAIN, DRAWS, ELSEWHERE, Draw, by_chance_alone, draws
 from vtop.errors import VtopError
@@ -22,11 +22,11 @@ ALIKE: Final = by_chance_alone()
 
 
 @dataclass(frozen=True, slots=True)
-class Simulated:
+class SimulatedLoad:
     """A load on the simulated engine: the mean of several tries, one a draw, and each of them."""
 
-    measured: Measured
-    tries: tuple[Measured, ...]
+    measured: RunNumbers
+    tries: tuple[RunNumbers, ...]
     refused: int  # requests that could never finish
     most_running: int
     span_s: float  # of virtual time, all tries together
@@ -43,7 +43,7 @@ def simulate(
     profile: Profile,
     bounds: Bounds | None = None,
     given: Sequence[Draw] = ALIKE,
-) -> Simulated:
+) -> SimulatedLoad:
     """The run's load on an engine with these flags, once for each draw. Raises VtopError where it could serve none."""
     tries, span_s, refused, most = [], 0.0, 0, 0
     for draw in given:
@@ -61,14 +61,14 @@ def simulate(
         tries.append(simulated(done, levels, bounds, max(1, run.observed.requests)))
         span_s += done.span_s
         refused, most = done.refused, max(most, levels.most_running)
-    return Simulated(mean_of(tries), tuple(tries), refused, most, span_s)
+    return SimulatedLoad(mean_of(tries), tuple(tries), refused, most, span_s)
 
 
-def recorded_of(run: Run, bounds: Bounds | None) -> Measured:
+def recorded_of(run: Run, bounds: Bounds | None) -> RunNumbers:
     """What the recording says of the same numbers."""
     seen = run.observed
     output = sum(ask.output_tokens for ask in run.load.asks)
-    return Measured(
+    return RunNumbers(
         output_per_s=output / seen.span_s if seen.span_s else None,
         requests_per_s=len(run.load.asks) / seen.span_s if seen.span_s else None,
         ttft_s=seen.ttft_s,
@@ -85,7 +85,7 @@ def recorded_of(run: Run, bounds: Bounds | None) -> Measured:
     )
 
 
-def values(side: Simulated, number: Number) -> list[float | None]:
+def values(side: SimulatedLoad, number: MeasuredNumber) -> list[float | None]:
     """Of each try."""
     return [getattr(one, number.name) for one in side.tries]
 
@@ -101,5 +101,5 @@ def changes(before: Flags, after: Flags) -> str:
     return " ".join(words)
 
 
-def _longest(load: Load) -> int:
+def _longest(load: ReplayLoad) -> int:
     return max(ask.prompt_tokens + ask.output_tokens for ask in load.asks)

@@ -17,7 +17,7 @@ from statistics import NormalDist, fmean, stdev
 from typing import Final
 
 from vtop.engine.fit.calibration import AS_FITTED, HostFactors
-from vtop.engine.runs.measured import Number
+from vtop.engine.runs.measured import MeasuredNumber
 
 DRAWS: Final = 8
 CONFIDENCE: Final = 0.9
@@ -27,7 +27,7 @@ _NORMAL: Final = 1.645
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class FactorSpread:
     """Standard deviations of logarithms: of a host's launches, of a GPU's speed, and of launches from second to
     second."""
 
@@ -36,9 +36,9 @@ class Spread:
     drift: float = 0.2
 
 
-ELSEWHERE: Final = Spread(0.16, 0.015)  # another host than the profile's
-AGAIN: Final = Spread(0.11, 0.011)  # the recorded host, at another time
-NONE: Final = Spread(0.0, 0.0, 0.0)
+ELSEWHERE: Final = FactorSpread(0.16, 0.015)  # another host than the profile's
+AGAIN: Final = FactorSpread(0.11, 0.011)  # the recorded host, at another time
+NONE: Final = FactorSpread(0.0, 0.0, 0.0)
 # what the model itself is off, by number, as a share; where none is stated: OTHER. Root mean square over the recordings
 # that the profile was not fitted on, with each one's own host factors
 MODEL: Final[Mapping[str, float]] = {
@@ -84,7 +84,7 @@ class Interval:
         return self.low <= value <= self.high
 
 
-def draws(around: HostFactors, spread: Spread, count: int = DRAWS) -> tuple[Draw, ...]:
+def draws(around: HostFactors, spread: FactorSpread, count: int = DRAWS) -> tuple[Draw, ...]:
     """So many plausible servers: of each factor one from every one of `count` equally likely ranges."""
     launches, gpus = _strata(count, 1), _strata(count, 2)
     return tuple(
@@ -106,7 +106,7 @@ def by_chance_alone(factors: HostFactors = AS_FITTED, count: int = 3) -> tuple[D
 
 
 def interval(
-    number: Number,
+    number: MeasuredNumber,
     values: Sequence[float | None],
     own_error: float | None = None,
     model: Mapping[str, float] = MODEL,
@@ -131,7 +131,7 @@ def interval(
     return Interval(max(0.0, low - least), high + least)
 
 
-def paired_doubt(number: Number, one: Sequence[float | None], other: Sequence[float | None]) -> float | None:
+def paired_doubt(number: MeasuredNumber, one: Sequence[float | None], other: Sequence[float | None]) -> float | None:
     """Half the interval of what two sets of flags differ by, simulated with the same draws, in the number's unit."""
     pairs = [(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None]
     if len(pairs) < 2 or len(pairs) < len(one):

@@ -17,9 +17,9 @@ from vtop.difference import judged
 from vtop.engine.core.flags import Flags
 from vtop.engine.fit.calibration import AS_FITTED, HostFactors
 from vtop.engine.fit.profile import Profile
-from vtop.engine.runs.measured import NUMBERS, Bounds, Measured, Number
+from vtop.engine.runs.measured import NUMBERS, Bounds, MeasuredNumber, RunNumbers
 from vtop.engine.runs.runs import Run
-from vtop.engine.whatif.simulation import Simulated, plausible, recorded_of, simulate, values
+from vtop.engine.whatif.simulation import SimulatedLoad, plausible, recorded_of, simulate, values
 from vtop.engine.whatif.unknowns import Interval, by_chance_alone, interval, paired_doubt
 from vtop.errors import VtopError
 
@@ -34,7 +34,7 @@ WITHIN, NO_ERROR, UNKNOWN = "within ±", "± not known", "not known"  # else as 
 class Row:
     """One number. error and doubt are in its unit; error_ratio is a share of the recorded value."""
 
-    number: Number
+    number: MeasuredNumber
     recorded: float | None
     alone: float | None  # simulated with the recorded flags, by the profile alone
     alone_error: float | None
@@ -56,10 +56,12 @@ class WhatIf:
     run: Run
     flags: Flags
     factors: HostFactors
-    alone: Simulated  # as before, by the profile alone
-    before: Simulated
-    after: Simulated
-    drawn: tuple[Simulated, Simulated] | None  # before and after on every plausible server; None: with no other flags
+    alone: SimulatedLoad  # as before, by the profile alone
+    before: SimulatedLoad
+    after: SimulatedLoad
+    drawn: (
+        tuple[SimulatedLoad, SimulatedLoad] | None
+    )  # before and after on every plausible server; None: with no other flags
     rows: tuple[Row, ...]
     remarks: tuple[str, ...]  # what makes the answer weaker than it looks
 
@@ -102,7 +104,7 @@ class TooFarOff(VtopError):
     """The engine is so far off on the recording itself that it can say nothing of other flags."""
 
 
-def too_far_off(run: Run, before: Simulated) -> str | None:
+def too_far_off(run: Run, before: SimulatedLoad) -> str | None:
     """Why nothing is said of other flags: with the recorded ones the simulation is not like the recording (ABSURD)."""
     recorded, off = recorded_of(run, None), []
     for number in NUMBERS:
@@ -125,7 +127,7 @@ def _percent(share: float) -> str:
     return f"{share * 100:+,.0f} %".replace("-", "−")
 
 
-def verdict_of(number: Number, difference: float | None, doubt: float | None) -> str:
+def verdict_of(number: MeasuredNumber, difference: float | None, doubt: float | None) -> str:
     """What may be said of a difference."""
     if difference is None:
         return UNKNOWN
@@ -135,7 +137,7 @@ def verdict_of(number: Number, difference: float | None, doubt: float | None) ->
 
 
 def remarks(
-    run: Run, profile: Profile, before: Simulated, others: Sequence[tuple[Flags, Simulated]]
+    run: Run, profile: Profile, before: SimulatedLoad, others: Sequence[tuple[Flags, SimulatedLoad]]
 ) -> tuple[str, ...]:
     """Where the answer leaves what the profile was fitted on, and what was left out of it."""
     asks = run.load.asks
@@ -200,10 +202,10 @@ def _span(least: float, most: float) -> str:
 
 
 def _row(
-    number: Number,
-    recorded: Measured,
-    sides: tuple[Simulated, Simulated, Simulated],
-    drawn: tuple[Simulated, Simulated] | None,
+    number: MeasuredNumber,
+    recorded: RunNumbers,
+    sides: tuple[SimulatedLoad, SimulatedLoad, SimulatedLoad],
+    drawn: tuple[SimulatedLoad, SimulatedLoad] | None,
 ) -> Row:
     """sides: by the profile alone, with host factors, and so with the new flags."""
     real = getattr(recorded, number.name)

@@ -11,7 +11,7 @@ from typing import IO
 
 from vtop import plain
 from vtop.export.files import new_file
-from vtop.export.tables.table import Cell, Row, Table
+from vtop.export.tables.table import Cell, Row, TableLayout
 from vtop.export.tables.tables import write as write_tables
 from vtop.recording import Recording
 
@@ -24,8 +24,8 @@ def write(recording: Recording, out: Path, *, folder: bool, force: bool) -> list
 _FORMULA = tuple("=+-@")  # a spreadsheet would run such a text, which a server may have chosen
 
 
-class Sheet:
-    def __init__(self, file: IO[bytes], table: Table) -> None:
+class CsvSheet:
+    def __init__(self, file: IO[bytes], table: TableLayout) -> None:
         self.text = io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="")
         self._writer = csv.writer(self.text, lineterminator="\n")
         self._writer.writerow(table.header)
@@ -42,9 +42,9 @@ class Sheet:
 
 
 @contextmanager
-def _open(path: Path, table: Table, force: bool) -> Iterator[Sheet]:
+def _open(path: Path, table: TableLayout, force: bool) -> Iterator[CsvSheet]:
     with new_file(path, force=force) as file:
-        sheet = Sheet(file, table)
+        sheet = CsvSheet(file, table)
         yield sheet
         sheet.text.flush()
         sheet.text.detach()

@@ -31,7 +31,7 @@ class Patience:
     total_s: float | None = None
 
 
-class Connection(asyncio.BufferedProtocol):
+class LoadConnection(asyncio.BufferedProtocol):
     """idle and gone are called when it is free for the next request, and when it can never be used again.
 
     What is read is stamped and copied at once; `later` is given what understands it (see backlog.py).
@@ -43,8 +43,8 @@ class Connection(asyncio.BufferedProtocol):
         patience: Patience,
         view: memoryview,
         *,
-        idle: Callable[[Connection], None],
-        gone: Callable[[Connection], None],
+        idle: Callable[[LoadConnection], None],
+        gone: Callable[[LoadConnection], None],
         later: Callable[[Callable[[], None]], None],
     ) -> None:
         self._clock = clock

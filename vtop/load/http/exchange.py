@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from vtop.load.http.response import Asked, Reading
+from vtop.load.http.response import ExpectedAnswer, Reading
 from vtop.load.http.server_errors import clean, message_of, refused_field
 from vtop.load.http.sse import LIMIT_BYTES, EventStream
 from vtop.recording.events import Request
@@ -52,7 +52,9 @@ class Exchange:
         "wire",
     )
 
-    def __init__(self, wire: bytes, asked: Asked, *, due_s: float | None = None, seen: Seen | None = None) -> None:
+    def __init__(
+        self, wire: bytes, asked: ExpectedAnswer, *, due_s: float | None = None, seen: Seen | None = None
+    ) -> None:
         self.wire = wire
         self.seen = seen
         self.secrets: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from vtop.load.http.chunk import Choice, Usage, count, decode
+from vtop.load.http.chunk import ChunkChoice, Usage, count, decode
 from vtop.load.http.server_errors import message_of
 from vtop.load.http.sse import StreamEvent
 from vtop.recording.vocabulary import ErrorClass, TokensFrom
@@ -24,7 +24,7 @@ MOST_TIMINGS: Final = 2**16  # bytes of the event with them
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ExpectedAnswer:
     """What the answer is held against. output_tokens is max_tokens; exact: ignore_eos was asked for as well."""
 
     output_tokens: int | None = None
@@ -60,7 +60,7 @@ class Reading:
         "unread",
     )
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: ExpectedAnswer) -> None:
         self._asked = asked
         self._echo = asked.echo  # the prompt is still to come back
         self.first_s: float | None = None
@@ -145,7 +145,7 @@ class Reading:
             self._at.append(at)
             self._tokens.append(tokens)
 
-    def _count(self, choice: Choice, running: int | None, at: float) -> int | None:
+    def _count(self, choice: ChunkChoice, running: int | None, at: float) -> int | None:
         """Tokens that this choice brought; None where an empty event leaves it open."""
         before = self._running.get(choice.index, 0) if running is not None else 0
         if running is not None:

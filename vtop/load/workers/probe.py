@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from vtop.access import Endpoint
 from vtop.errors import VtopError
 from vtop.load.http.server_errors import clean
-from vtop.load.workload.phase import Phase
+from vtop.load.workload.phase import PlannedPhase
 from vtop.load.workload.prompts import VOCABULARY, WORDS
 
 TIMEOUT_S = 10.0
@@ -36,7 +36,7 @@ class Model:
     name: str
     max_model_len: int | None
 
-    def check(self, phases: Sequence[Phase]) -> None:
+    def check(self, phases: Sequence[PlannedPhase]) -> None:
         """Raises VtopError for a phase whose requests are longer than the model takes."""
         for phase in phases:
             if self.max_model_len is None or phase.input is None or phase.output is None:

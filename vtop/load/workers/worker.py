@@ -23,7 +23,7 @@ from vtop import faults
 from vtop.errors import VtopError
 from vtop.load.http.client import Client
 from vtop.load.http.exchange import Exchange
-from vtop.load.http.response import Asked
+from vtop.load.http.response import ExpectedAnswer
 from vtop.load.workers import probe
 from vtop.load.workers.line_writer import LineWriter
 from vtop.load.workers.phase_runner import Running
@@ -42,7 +42,7 @@ from vtop.load.workers.protocol import (
     Until,
 )
 from vtop.load.workload.dataset import Item, read
-from vtop.load.workload.phase import Phase
+from vtop.load.workload.phase import PlannedPhase
 from vtop.load.workload.prompts import Prompts
 from vtop.recording.vocabulary import Api
 
@@ -152,14 +152,14 @@ class Worker:
         setup = self._setup
         for _ in range(8):
             prompts = Prompts(
-                replace(Phase(), concurrency=1, api=api, output=None),
+                replace(PlannedPhase(), concurrency=1, api=api, output=None),
                 model=setup.model,
                 entropy=f"{setup.entropy} trial {self._trials}",
                 vocabulary=setup.vocabulary,
                 items=(Item(text="hello", output_tokens=1),),
                 without=self._without,
             )
-            exchange = Exchange(self._client.lay(PATHS[api], prompts.payload(0)), Asked(output_tokens=1))
+            exchange = Exchange(self._client.lay(PATHS[api], prompts.payload(0)), ExpectedAnswer(output_tokens=1))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TRY_S):
                     await self._client.run(exchange)

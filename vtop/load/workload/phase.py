@@ -17,7 +17,7 @@ PERCENTILES = (0.999, 0.99, 0.95, 0.9, 0.5)
 
 
 @dataclass(frozen=True, slots=True)
-class Lengths:
+class TokenRange:
     """Tokens from low to high, both included; every length as likely."""
 
     low: int
@@ -28,15 +28,15 @@ class Lengths:
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class PlannedPhase:
     """One stretch of load. The warm-up comes on top of `requests` and `for_s`; whichever of the two is met ends it."""
 
     concurrency: int | None = None  # a closed loop
     rate_per_s: float | None = None  # an open one; None too when a trace has its own times
     arrival: str | None = None  # poisson, constant, gamma:K, trace; None in a closed loop
     max_in_flight: int | None = None
-    input: Lengths | None = Lengths(1024, 1024)  # None: as the file says
-    output: Lengths | None = Lengths(256, 256)  # None: as the file says
+    input: TokenRange | None = TokenRange(1024, 1024)  # None: as the file says
+    output: TokenRange | None = TokenRange(256, 256)  # None: as the file says
     prefix_tokens: int = 0
     dataset: str | None = None  # a path
     trace: str | None = None  # a path
@@ -143,7 +143,7 @@ def highest_percentile(samples: int) -> float | None:
     return next((p for p in PERCENTILES if samples >= samples_needed(p)), None)
 
 
-def thin(phase: Phase) -> str | None:
+def thin(phase: PlannedPhase) -> str | None:
     """In words, why the phase is too short for its p99; None when it is long enough."""
     needed = samples_needed(0.99)
     expected = phase.requests

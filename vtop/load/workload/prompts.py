@@ -15,7 +15,7 @@ from typing import Any
 from vtop.errors import VtopError
 from vtop.load.workload.arrivals import lengths
 from vtop.load.workload.dataset import Item
-from vtop.load.workload.phase import Phase
+from vtop.load.workload.phase import PlannedPhase
 
 # A cache matches whole blocks from the front, so one odd id in the first block would do; with the largest usual block
 # filled, a server that matches id by id shares nothing worth counting either.
@@ -75,7 +75,7 @@ class Prompts:
 
     def __init__(
         self,
-        phase: Phase,
+        phase: PlannedPhase,
         *,
         model: str,
         entropy: str,

@@ -10,10 +10,10 @@ from vtop.engine.core.flags import Flags
 from vtop.engine.fit.calibration import AS_FITTED, HostFactors
 from vtop.engine.fit.profile import Profile
 from vtop.engine.runs.measured import NUMBERS
-from vtop.engine.runs.replay import Load
+from vtop.engine.runs.replay import ReplayLoad
 from vtop.engine.runs.runs import RECORDED, USUAL, Run
-from vtop.engine.whatif.flag_search import Search, Tried
-from vtop.engine.whatif.simulation import Simulated, changes
+from vtop.engine.whatif.flag_search import FlagSearch, Tried
+from vtop.engine.whatif.simulation import SimulatedLoad, changes
 from vtop.engine.whatif.whatif import Row, WhatIf
 from vtop.report.compare import words
 from vtop.report.compare.parts import Difference, NumberPart
@@ -21,7 +21,7 @@ from vtop.report.prices import Priced, blocks
 from vtop.report.render.document import Block, Document, Facts, Finding, Findings, Section, Table, Text
 from vtop.session.frame.servers import typed
 
-Answer = WhatIf | Search
+Answer = WhatIf | FlagSearch
 
 _TYPED: Final = {"policy": "scheduling-policy"}
 SPOKEN: Final = ("output_per_s", "good_per_s", "ttft_s", "e2e_s", "preemptions")
@@ -49,7 +49,7 @@ PAIRED: Final = (
 def simulated_s(answer: Answer) -> float:
     """Seconds of virtual time behind it."""
     if isinstance(answer, WhatIf):
-        sides: list[Simulated] = [answer.alone, answer.before, answer.after, *(answer.drawn or ())]
+        sides: list[SimulatedLoad] = [answer.alone, answer.before, answer.after, *(answer.drawn or ())]
     else:
         sides = [answer.recorded, *(one.simulated for one in answer.tried if one.simulated is not None)]
     return sum(side.span_s for side in {id(side): side for side in sides}.values())
@@ -109,7 +109,7 @@ def _flags(flags: Flags) -> str:
     )
 
 
-def _load(load: Load) -> str:
+def _load(load: ReplayLoad) -> str:
     prompts, outputs = [ask.prompt_tokens for ask in load.asks], [ask.output_tokens for ask in load.asks]
     said = f"{len(load.asks):,} requests of {_span(prompts)} + {_span(outputs)} tokens"
     if load.concurrency is not None:
@@ -260,7 +260,7 @@ def _doubts(at: int, remarks: Sequence[str]) -> Section:
 # --- a search ---------------------------------------------------------------------------------------------------------
 
 
-def _search(at: int, answer: Search) -> list[Section]:
+def _search(at: int, answer: FlagSearch) -> list[Section]:
     number = answer.number
     best = [one for one in answer.tried if one.verdict]
     error = f", ± {abs(answer.error) * 100:.1f} % on this recording" if answer.error is not None else ""
@@ -286,7 +286,7 @@ def _search(at: int, answer: Search) -> list[Section]:
     return [Section(f"search{at}", f"--{answer.name}", 3, (said, table)), _doubts(at, answer.remarks)]
 
 
-def _best(answer: Search, best: Sequence[Tried]) -> str:
+def _best(answer: FlagSearch, best: Sequence[Tried]) -> str:
     first = next(one for one in best if one.verdict == "best")
     others = [f"{one.value:,}" for one in best if one is not first]
     found = _cell(answer.number.name, first.criterion)
