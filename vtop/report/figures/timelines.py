@@ -11,7 +11,7 @@ from vtop import units
 from vtop.report.figures.figure import Figure, Panel, Point, Rule, Series
 from vtop.report.model import Report
 from vtop.session.frame.charts import Charts, Points
-from vtop.session.frame.requests import PreemptionEvent
+from vtop.session.frame.requests import PreemptionEvent, Staircase
 
 
 def session(report: Report) -> Figure | None:
@@ -40,7 +40,7 @@ def session(report: Report) -> Figure | None:
             "recording."
         ),
         alt=(
-            f"{_level(report, 'running')}, {_level(report, 'waiting')}, KV use at most "
+            f"{_level(report, 'running').capitalize()}, {_level(report, 'waiting')}, KV use at most "
             f"{units.percent(run.kv.peak_ratio if run is not None else None)}, "
             f"{units.count(run.preemptions if run is not None else None)} preemptions in {units.clock(report.seconds)}."
         ),
@@ -88,7 +88,7 @@ def residents(report: Report) -> Figure | None:
         title="Where the requests are: running and waiting, stacked",
         caption="What runs holds KV blocks; what waits holds a connection and nothing else. Both are of one scrape, "
         "the one of its column with most of them together.",
-        alt=f"{_level(report, 'running')}, and on top of it {_level(report, 'waiting')}.",
+        alt=f"{_level(report, 'running').capitalize()}, and on top of it {_level(report, 'waiting')}.",
         x_title="time in the session",
         x_kind="time",
         panels=(
@@ -128,11 +128,7 @@ def cycle(report: Report) -> Figure | None:
             )
             + (f"The cycle: {staircase.cycle}." if staircase.cycle else "Not regular enough to be called a cycle.")
         ),
-        alt=(
-            f"{_first(shown)}. KV use before one is {units.percent(trigger)} on average, "
-            f"{units.percent(staircase.trigger_low_ratio)} at the least; one frees "
-            f"{units.count(staircase.freed_mean_tokens)} tokens."
-        ),
+        alt=f"{_first(shown)}.{_freed(staircase)}",
         x_title="time in the session",
         x_kind="time",
         panels=(
@@ -211,6 +207,17 @@ def _hottest(report: Report) -> float | None:
 
 def _first(shown: Sequence[float]) -> str:
     return f"The preemptions from {units.clock(shown[0])} to {units.clock(shown[-1])}" if shown else "No preemption"
+
+
+def _freed(of: Staircase) -> str:
+    """What was full before a preemption and what it freed, as far as that is known."""
+    said = ""
+    if of.trigger_mean_ratio is not None:
+        said += f" KV use before one is {units.percent(of.trigger_mean_ratio)} on average, "
+        said += f"{units.percent(of.trigger_low_ratio)} at the least."
+    if of.freed_mean_tokens is not None:
+        said += f" One frees {units.count(of.freed_mean_tokens)} tokens."
+    return said
 
 
 def _level(report: Report, what: str) -> str:
