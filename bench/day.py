@@ -29,6 +29,7 @@ from vtop.draw.layout import columns_for
 from vtop.metrics.page import Folder
 from vtop.recording import FileRecording, Gpu, HistogramCounts, LiveRecording, Scrape, Start, Target
 from vtop.recording.events import FORMAT
+from vtop.server_kinds.registry import series_names
 from vtop.session.frame.frame import View
 from vtop.session.session import Session
 
@@ -137,7 +138,7 @@ def write(path: Path, hours: float) -> None:
         format=FORMAT, vtop="bench", unix_s=unix_s, servers=(Target(url="http://localhost:8000"),), interval_s=1.0
     )
     recording = LiveRecording(start, lambda: now_s, path)
-    pages, folder = Pages(), Folder()
+    pages, folder = Pages(), Folder(series_names)
     for number in range(int(hours * 3600)):
         at_s = float(number)
         now_s = at_s + 0.001

@@ -1,4 +1,4 @@
-"""Holds the H200 profile against recordings that it was not fitted on, by itself and at their own pace; Markdown rows.
+"""Holds the H200 profile against recordings that it was not fitted on, alone and with host factors; Markdown rows.
 
 usage: python bench/held_out.py [RECORDING [FLAG=N …]]
 """
@@ -13,13 +13,13 @@ from fit_profiles import HELD_OUT, recorded  # type: ignore[import-not-found, un
 
 from vtop import units
 from vtop.engine.fit import profile
-from vtop.engine.fit.calibration import pace_of
+from vtop.engine.fit.calibration import host_factors_of
 from vtop.engine.runs.runs import Run, runs
 from vtop.engine.whatif.whatif import Row, what_if
 
 HEAD = (
-    "| run | output tok/s | alone | at its pace | mean TTFT | alone | at its pace | preempted | alone | at its pace | "
-    "launch | GPU |"
+    "| run | output tok/s | alone | with host factors | mean TTFT | alone | with host factors "
+    "| preempted | alone | with host factors | launch | GPU |"
 )
 
 
@@ -37,8 +37,8 @@ def main() -> None:
 
 def cells(run: Run) -> Iterator[str]:
     h200 = profile.load("h200-qwen2.5-7b")
-    pace = pace_of(run, h200)
-    rows = {row.number.name: row for row in what_if(run, h200, run.flags, pace=pace).rows}
+    factors = host_factors_of(run, h200)
+    rows = {row.number.name: row for row in what_if(run, h200, run.flags, factors=factors).rows}
     name, _, load = run.name.partition(", ")
     yield f"`{name}` {load.partition(' ')[0]}"
     for number, bound in (("output_per_s", 0.05), ("ttft_s", 0.15)):
@@ -47,8 +47,8 @@ def cells(run: Run) -> Iterator[str]:
         for ratio in (row.alone_ratio, row.error_ratio):
             yield _bold(f"{ratio:+.1%}".replace("-", "−").replace("%", " %"), abs(ratio or 0.0) > bound)
     yield from _preempted(rows["preemptions"])
-    yield f"{pace.launch:.2f}"
-    yield f"{pace.gpu:.3f}"
+    yield f"{factors.launch:.2f}"
+    yield f"{factors.gpu:.3f}"
 
 
 def _preempted(row: Row) -> Iterator[str]:

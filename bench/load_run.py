@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from vtop.access import Endpoint
 from vtop.load.workers.controller import Controller
-from vtop.load.workers.probe import Door
 from vtop.load.workload.spec import phases
 from vtop.recording.events import Event, Host, Load, Request
 
@@ -60,7 +60,7 @@ def run(url: str, spec: str) -> Result:
             began_s = time.monotonic()
             found.cpu_s = sum(_cpu_s(pid) for pid in controller.pids)
 
-    controller = Controller(phases((spec,)), Door(url), append, lambda: time.monotonic() - origin_s, origin_s)
+    controller = Controller(phases((spec,)), Endpoint(url), append, lambda: time.monotonic() - origin_s, origin_s)
     controller.start()
     controller.finished.wait()
     controller.stop()

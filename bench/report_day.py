@@ -23,6 +23,7 @@ from day import Pages, run
 from vtop.metrics.page import Folder
 from vtop.recording import Event, Host, LiveRecording, Load, Request, Start, Target
 from vtop.recording.events import FORMAT
+from vtop.server_kinds.registry import series_names
 
 RUNS = 3
 TARGET_S, TARGET_BYTES = 20.0, 400 * 2**20
@@ -69,7 +70,7 @@ def write(path: Path, hours: float, count: int, tokens: int) -> None:
         interval_s=1.0,
     )  # fmt: skip
     recording = LiveRecording(start, lambda: now_s, path)
-    pages, folder = Pages(), Folder()
+    pages, folder = Pages(), Folder(series_names)
     lines = requests(hours, count, tokens)
     line = next(lines, None)
     for number in range(int(hours * 3600)):

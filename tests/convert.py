@@ -1,6 +1,6 @@
 """Turns raw /metrics pages, one JSON line each, into a recording, by the same path as a live scrape.
 
-usage: python -m tests.convert PAGES.jsonl[.gz] RECORDING.jsonl[.gz] [--origin TEXT] [--version 0.26.0]
+usage: python -m tests.convert SCRAPES.jsonl[.gz] RECORDING.jsonl[.gz] [--origin TEXT] [--version 0.26.0]
                                [--max-model-len 8192] [--config config.json] [--gpu-name NAME]
 
 A line has `t` and `t2` (unix seconds before and after the scrape), `text` (the page) and, if there was a GPU, `gpu`:
@@ -19,6 +19,7 @@ from vtop import __version__
 from vtop.metrics.page import Folder
 from vtop.recording import Gpu, GpuReading, Identity, LiveRecording, Start, Target
 from vtop.recording.events import FORMAT
+from vtop.server_kinds.registry import series_names
 from vtop.sources.nvml import throttle_words
 from vtop.sources.shape import shape_of
 
@@ -45,7 +46,7 @@ def convert(
         origin=origin,
     )
     recording = LiveRecording(start, lambda: now, path)
-    folder = Folder()
+    folder = Folder(series_names)
     for number, page in enumerate(pages):
         at_s, now = round(page["t"] - began, 6), page["t2"] - began
         text = page["text"]
@@ -94,7 +95,7 @@ def main() -> None:
     parser.add_argument("--gpu-name")
     asked = parser.parse_args()
     recording = convert(
-        read_pages(asked.pages),
+        read_pages(asked.scrapes),
         asked.recording,
         origin=asked.origin,
         version=asked.version,

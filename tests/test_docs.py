@@ -27,8 +27,11 @@ def numbers_page() -> str:
     for panel, numbers in groupby(NUMBERS, key=lambda number: number.panel):
         page += f"\n## {panel}\n"
         for number in numbers:
-            page += f"\n**{number.name}** ({number.unit}, `{number.field}`): {number.formula}.\n"
-            page += f"From {', '.join(f'`{one}`' for one in number.source.split(', '))}.\n"
+            fields = ", ".join(f"`{one}`" for one in (number.field, *number.also))
+            page += f"\n**{number.name}** ({number.unit}, {fields}): {number.formula}.\n"
+            if not number.on_screen:
+                page += "Not on the screen: in JSON and reports.\n"
+            page += f"From {', '.join(f'`{one}`' for one in number.source().split(', '))}.\n"
             if number.caveat:
                 page += f"But: {number.caveat}.\n"
     return page

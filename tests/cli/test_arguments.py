@@ -90,7 +90,7 @@ def row(name: str, *words: str) -> list[str]:
 def test_a_value_comes_from_the_file_or_the_environment_that_comes_before_it(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert row("window") == ["300.0", "default", "VTOP_WINDOW"]
+    assert row("window") == ["–", "default", "VTOP_WINDOW"]
     file.write_text('window = "1m"\nurl = ["gpu7:8000", "gpu8:8000"]\n[record]\ninterval = 5\n', encoding="utf-8")
     assert row("window") == ["60.0", "file", "VTOP_WINDOW"]
     assert row("url") == ["gpu7:8000,", "gpu8:8000", "file", "VTOP_URL"]

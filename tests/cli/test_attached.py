@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cli.server import serving
 from tests.cli.test_show import KEYS, strict
-from tests.cli.vtop import recorded, vtop
+from tests.cli.vtop import recorded, refused, vtop
 from tests.ui.pty import VTOP, environment
-from vtop.recording import End, FileRecording, Identity, Outage, Scrape, Start
+from vtop.recording import End, FileRecording, Identity, Note, Outage, Scrape, Start
 
 FAST = ("--interval", "0.1", "--no-gpu")
 
@@ -101,7 +103,91 @@ def test_a_file_that_cannot_grow_ends_the_recording_with_a_word(tmp_path: Path) 
         little = ["sh", "-c", 'ulimit -f 8; exec "$@"', "sh", *record]  # a file may have eight blocks, then it is full
         done = subprocess.run(little, capture_output=True, cwd=tmp_path, env=environment(), timeout=25, check=False)
     assert done.returncode == 2
-    assert done.stderr.decode().splitlines()[-1].startswith("vtop: full.jsonl: writing failed")
+    last = done.stderr.decode().splitlines()[-1]
+    assert re.fullmatch(r"vtop: full\.jsonl: File too large; the last 1 line is lost", last)
+
+
+@pytest.fixture
+def little(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk of 64 kB, nearly full."""
+    folder = tmp_path / "little"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("no right to mount a small disk")
+    (folder / "ballast").write_bytes(b"x" * 57_000)
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_a_full_disk_is_told_at_once_and_what_is_lost_at_the_end(little: Path) -> None:
+    with serving() as server:
+        done = vtop("record", "--url", server.address, "--for", "3", "-o", "full.jsonl", *FAST, folder=little)
+    assert done.returncode == 2
+    _, first, last = done.stderr.decode().splitlines()
+    assert first == "vtop: full.jsonl: No space left on device; what happens waits in memory until there is room"
+    assert re.fullmatch(r"vtop: full\.jsonl: No space left on device; the last \d+ lines are lost", last)
+    assert isinstance(events(little / "full.jsonl")[0], Start)
+
+
+def test_nothing_is_lost_when_there_is_room_again(little: Path) -> None:
+    command = [*VTOP, "record", "--url", "ADDRESS", "-o", "full.jsonl", *FAST]
+    with serving() as server:
+        command[command.index("ADDRESS")] = server.address
+        with subprocess.Popen(command, stderr=subprocess.PIPE, cwd=little, env=environment()) as process:
+            assert process.stderr is not None
+            while b"No space left" not in process.stderr.readline():
+                assert process.poll() is None
+            (little / "ballast").unlink()
+            assert b"there is room again, nothing is lost" in process.stderr.readline()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+    found = events(little / "full.jsonl")
+    assert isinstance(found[-1], End)
+    assert [event.text for event in found if isinstance(event, Note) and event.source == "recording"] == [
+        "full.jsonl: No space left on device; what happens waits in memory until there is room",
+        "full.jsonl: there is room again, nothing is lost",
+    ]
+
+
+def test_a_file_that_is_removed_meanwhile_ends_the_recording_with_a_word(tmp_path: Path) -> None:
+    command = [*VTOP, "record", "--url", "ADDRESS", "--for", "30", "-o", "gone.jsonl", *FAST]
+    with serving() as server:
+        command[command.index("ADDRESS")] = server.address
+        with subprocess.Popen(command, stderr=subprocess.PIPE, cwd=tmp_path, env=environment()) as process:
+            server.asked(3)
+            (tmp_path / "gone.jsonl").unlink()
+            _, said = process.communicate(timeout=20)
+    assert process.returncode == 2
+    assert said.decode().splitlines()[-1] == "vtop: gone.jsonl was removed while it was being recorded"
+
+
+def test_record_to_stdout(tmp_path: Path) -> None:
+    with serving() as server:
+        done = vtop("record", "--url", server.address, "--for", "1", "-o", "-", *FAST, folder=tmp_path)
+    assert done.returncode == 0
+    assert [line[:15] for line in (done.stdout.splitlines()[0], done.stdout.splitlines()[-1])] == [
+        b'{"type":"start"',
+        b'{"type":"end","',
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_stdout_that_nobody_reads_any_more_ends_the_recording(tmp_path: Path) -> None:
+    with serving() as server:
+        words = " ".join([*VTOP, "record", "--url", server.address, "--for", "30", "-o", "-", *FAST])
+        done = subprocess.run(
+            ["bash", "-c", f"{words} | head -n 3; exit ${{PIPESTATUS[0]}}"],
+            capture_output=True, cwd=tmp_path, env=environment(), timeout=25, check=False,
+        )  # fmt: skip
+    assert done.returncode == 141
+    assert b"Traceback" not in done.stderr
+
+
+def test_the_screen_records_to_no_stdout(tmp_path: Path) -> None:
+    assert refused(vtop("--record", "-", folder=tmp_path)).startswith("vtop: --record -: name a file")
 
 
 def test_no_secret_is_written_anywhere(tmp_path: Path) -> None:

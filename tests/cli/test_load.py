@@ -148,6 +148,18 @@ def test_a_sweep_is_a_recording_that_show_reads(tmp_path: Path) -> None:
     assert (shown["load"]["phase"], shown["load"]["done"]) == (2, 5)
 
 
+def test_a_sweep_that_is_not_all_on_record_does_not_say_it_is(tmp_path: Path) -> None:
+    with standing_in() as host:
+        words = ["--concurrency", "2,4", "--in", "8", "--out", "2", "--with", "n=40", "--gap", "0.1", *NO_GPU]
+        command = [*VTOP, "sweep", "--url", host.standin.url, *words, "-o", "sweep.jsonl"]
+        little = ["sh", "-c", 'ulimit -f 4; exec "$@"', "sh", *command]
+        done = subprocess.run(little, capture_output=True, cwd=tmp_path, env=environment(), timeout=60, check=False)
+    said = done.stderr.decode()
+    assert done.returncode == 2
+    assert "recorded sweep.jsonl" not in said
+    assert said.splitlines()[-1].startswith("vtop: sweep.jsonl: File too large; the last ")
+
+
 def test_the_scrape_after_each_phase_is_waited_for_and_not_only_after_the_first() -> None:
     scrapes = LastScrape(interval_s=1.0)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 
 from tests.cli.vtop import refused, runner, vtop
+from tests.ui.pty import VTOP
 from tests.ui.screens import SHIPPED, SWEEP
+from vtop import faults
 from vtop.cli import main
 
 
@@ -119,3 +122,36 @@ def test_shipped_recordings_are_found_by_name_from_anywhere_and_a_file_there_com
         assert run("show", path.name.partition(".")[0]).exit_code == 0
     Path("sweep_c64").write_text("mine")
     assert "not a vtop recording" in said(run("show", "sweep_c64"))
+
+
+def test_a_fault_of_vtops_own_is_one_line_a_log_and_exit_code_70(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path) -> None:
+        raise RecursionError("Bearer sk-secret")
+
+    monkeypatch.setattr("vtop.recording.ShapedRecording", fail)
+    result = run("check", str(SWEEP))
+    assert (result.exit_code, result.stdout) == (70, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("vtop: vtop itself failed at this command (RecursionError in ")
+    assert "sk-secret" not in line
+    assert "in fail" in faults.log_path().read_text()
+    faults.told.clear()
+
+
+def test_a_line_that_cannot_be_taken_in_costs_itself_and_the_exit_code_says_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(self: object, event: object) -> None:
+        raise KeyError
+
+    monkeypatch.setattr("vtop.session.history.gpus.GpuHistory.apply", fail)
+    result = run("show", str(SWEEP))
+    assert result.exit_code == 1
+    assert result.stdout
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("vtop: vtop itself failed taking in a line (gpu) (KeyError in ")
+
+
+def test_a_full_disk_behind_stdout_is_one_line() -> None:
+    done = subprocess.run(f"{' '.join(VTOP)} show {SWEEP} > /dev/full", shell=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (2, b"vtop: No space left on device\n")

@@ -19,7 +19,7 @@ from vtop.engine.fit import profile
 from vtop.recording import GpuReading
 
 RUN = ("sweep", "--phase", "7")  # 64 in flight
-PHASE = (*RUN, "--no-pace")
+PHASE = (*RUN, "--profile-alone")
 
 
 def asked(*words: str | Path) -> Result:
@@ -58,10 +58,10 @@ def test_the_models_own_error_stands_before_its_answer() -> None:
     text = answered(*RUN, "--max-num-seqs", "16")
     error, answer = text.index("How far off the model is"), text.index("With --max-num-seqs 16")
     assert error < answer
-    assert "recorded   profile alone          error   at its pace          error" in text[error:answer]
+    assert "recorded   profile alone          error   with host factors          error" in text[error:answer]
     assert "to launch a step without a graph" in text[:error]
     assert "output tokens/s" in text[error:answer]
-    assert "± is the model's own error" in text[answer:]
+    assert "In 90 %: where the number may lie" in text[answer:]
 
 
 def test_the_profile_alone_is_asked_for() -> None:
@@ -148,7 +148,7 @@ def test_json_holds_every_number_with_its_error_and_doubt() -> None:
     assert output["error_ratio"] == pytest.approx(output["simulated"] / output["recorded"] - 1)
     alone = output["by_profile_alone"]
     assert output["by_profile_alone_error_ratio"] == pytest.approx(alone / output["recorded"] - 1)
-    assert 0.5 < run["pace"]["launch"] < 2
+    assert 0.5 < run["host_factors"]["launch"] < 2
     assert output["difference"] == pytest.approx(output["predicted"] - output["simulated"])
     assert output["verdict"] == "worse"
     assert 0 < output["doubt"] < abs(output["difference"])
@@ -156,7 +156,7 @@ def test_json_holds_every_number_with_its_error_and_doubt() -> None:
 
 
 def test_every_phase_is_answered_unless_one_is_asked_for() -> None:
-    assert [run["concurrency"] for run in document("sweep", "--no-pace")["runs"]] == [1, 2, 4, 8, 16, 32, 64]
+    assert [run["concurrency"] for run in document("sweep", "--profile-alone")["runs"]] == [1, 2, 4, 8, 16, 32, 64]
     assert [run["concurrency"] for run in document(*PHASE)["runs"]] == [64]
 
 
@@ -252,7 +252,7 @@ def test_a_device_without_a_profile_is_fitted_on_the_recording_itself(at_limit: 
     assert "no profile of its GPU, which is not on record: fitting one on" in result.stderr
     found = json.loads(result.stdout)
     assert found["profile"]["origin"] == "fitted on seated.jsonl alone"
-    assert [one for one in found["runs"][0]["remarks"] if "fitted on this run, too" in one]
+    assert [one for one in found["runs"][0]["remarks"] if "fitted on this recording, too" in one]
 
 
 def test_where_a_profile_is_to_lie_is_looked_at_before_it_is_made(tmp_path: Path) -> None:
@@ -263,3 +263,20 @@ def test_where_a_profile_is_to_lie_is_looked_at_before_it_is_made(tmp_path: Path
 def test_a_profile_is_a_toml_file() -> None:
     result = runner().invoke(main, ["fit", "sweep_c64", "-o", "mine.json"])
     assert "a profile is a .toml file" in refused(result)
+
+
+# --- the price of each limit ------------------------------------------------------------------------------------------
+
+
+def test_prices_are_a_row_a_limit_and_say_which_binds() -> None:
+    found = json.loads(answered("sweep_c64", "--prices", "--format", "json"))
+    (run,) = found["runs"]
+    assert run["binds"] == "gpu"
+    assert run["suggestion"] is None
+    assert [one["limit"] for one in run["prices"]] == ["kv", "max-num-seqs", "token-budget", "gpu", "launch"]
+
+
+def test_prices_are_of_the_recorded_flags() -> None:
+    result = asked("sweep_c64", "--prices", "--max-num-seqs", "8")
+    assert result.exit_code == 2
+    assert "--prices is of the recorded flags" in result.stderr

@@ -48,6 +48,8 @@ def load(**changes: object) -> LoadPart:
         itl_is_chunks=False,
         output_tokens=96_256,
         output_per_s=1589.0,
+        output_over="sending",
+        whole_output_per_s=1328.0,
         ended_per_s=0.78,
         cached_tokens=0,
         prefix_hit_tokens=None,
@@ -65,5 +67,6 @@ def draining() -> LoadPart:
     finite = Quantiles(35, 0, 15.0, 16.0, None, None, None, None)
     return load(
         state="running", reason=None, in_flight=56, answering=12, done=35, failed=0, failed_by_class=(),
-        failed_detail=None, output_per_s=None, ended_per_s=None, ttft=finite, tpot=finite, e2e=finite,
+        failed_detail=None, output_per_s=None, whole_output_per_s=None, ended_per_s=None, ttft=finite, tpot=finite,
+        e2e=finite,
     )  # fmt: skip

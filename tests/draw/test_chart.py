@@ -14,13 +14,14 @@ from vtop.draw.theme import ASCII, UNICODE, Glyphs
 from vtop.session.frame.charts import Points
 
 POINT = st.none() | st.floats(min_value=0, max_value=1e12)
-POINTS = st.lists(POINT, min_size=1, max_size=80).map(tuple)
+POINTS = st.lists(POINT, min_size=2, max_size=80).map(lambda points: tuple(points[: len(points) // 2 * 2]))
 
 
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
 @pytest.mark.parametrize("height", [1, 3])
 def test_a_gap_is_blank_and_a_zero_is_not(glyphs: Glyphs, height: int) -> None:
-    rows = chart.spark((None, 0.0, 1e-9, 10.0), 10.0, height, glyphs)
+    pairs = (None, None, 0.0, 0.0, 1e-9, 1e-9, 10.0, 10.0)
+    rows = chart.spark(pairs, 10.0, height, glyphs)
     gap, zero, little, full = ("".join(row[at] for row in rows) for at in range(4))
     assert gap == " " * height
     assert zero.strip() == glyphs.zero
@@ -28,15 +29,50 @@ def test_a_gap_is_blank_and_a_zero_is_not(glyphs: Glyphs, height: int) -> None:
     assert full == glyphs.blocks[8] * height
 
 
-@given(POINTS, st.integers(1, 6))
-def test_a_chart_has_a_column_for_each_point_and_shows_all_above_zero(points: Points, height: int) -> None:
-    rows = chart.spark(points, chart.nice_maximum(points, 1.0), height)
-    assert [len(row) for row in rows] == [len(points)] * height
-    for at, point in enumerate(points):
-        seen = "".join(row[at] for row in rows).strip()
-        assert (not seen) if point is None else seen
-        if point:
-            assert seen != UNICODE.zero
+@given(POINTS, st.integers(1, 6), st.sampled_from((UNICODE, ASCII)))
+def test_a_chart_has_a_cell_for_two_points_and_shows_all_above_zero(
+    points: Points, height: int, glyphs: Glyphs
+) -> None:
+    rows = chart.spark(points, chart.nice_maximum(points, 1.0), height, glyphs)
+    assert [len(row) for row in rows] == [len(points) // 2] * height
+    for at in range(len(points) // 2):
+        seen, pair = "".join(row[at] for row in rows).strip(), points[2 * at : 2 * at + 2]
+        assert bool(seen) == any(point is not None for point in pair)
+        assert (seen == glyphs.zero) == (any(point == 0 for point in pair) and not any(pair))
+
+
+@pytest.mark.parametrize("left", range(9))
+@pytest.mark.parametrize("right", range(9))
+def test_each_half_of_a_cell_is_filled_as_its_point_is(left: int, right: int) -> None:
+    sign = UNICODE.halves[left * 9 + right]
+    filled = {" ": (0, 0), "▗": (0, 4), "▐": (0, 8), "▖": (4, 0), "▟": (4, 8), "▌": (8, 0), "▙": (8, 4)}
+    shown = filled.get(sign, (UNICODE.blocks.find(sign),) * 2)
+    assert all(abs(of - drawn) <= 3 for of, drawn in zip((left, right), shown, strict=True)), "at most 3 eighths off"
+    assert (sign == " ") == (left == right == 0)
+
+
+def test_a_chart_may_begin_above_zero_and_shows_what_lies_below_as_its_floor() -> None:
+    (row,) = chart.spark((0.5, 0.5, 0.9, 0.9, 1.0, 1.0, None, None), 1.0, 1, floor=0.8)
+    assert row == "_▄█ "
+
+
+def test_the_rows_of_a_chart_have_the_same_shades_in_every_column() -> None:
+    runs = chart.shaded(chart.spark((1.0, 1.0, 8.0, 8.0), 8.0, 4), "running")
+    assert [row[0][1] for row in runs] == ["running", "running 1", "running 2", "running 3"]
+    assert all(len(row) == 1 for row in runs)
+    assert chart.shaded(["█"], "running") == [[("█", "running")]]
+
+
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
+@given(ratio=st.none() | st.floats(-1, 2), cells=st.integers(0, 90))
+def test_a_meter_has_its_width(glyphs: Glyphs, ratio: float | None, cells: int) -> None:
+    filled, rest = chart.meter(ratio, cells, glyphs)
+    assert len(filled) + len(rest) == cells
+
+
+def test_a_meter_tells_an_eighth_of_a_cell() -> None:
+    assert chart.meter(0.95, 20) == ("█" * 19, "─")
+    assert chart.meter(0.97, 20) == ("█" * 19 + "▍", "")
 
 
 def test_the_smallest_number_there_is_has_a_scale() -> None:
@@ -49,11 +85,11 @@ def test_a_scale_holds_every_point_and_has_round_steps(points: Points, floor: fl
     assert maximum >= floor
     highest = max((point for point in points if point), default=0.0)
     assert maximum >= highest * 0.999
-    assert maximum == floor or f"{maximum:.0e}"[0] in "125"
+    assert maximum == floor or float(f"{maximum:.1e}".split("e")[0]) in {1, 1.5, 2, 3, 4, 5, 6, 8}
 
 
 def test_a_scale_rarely_changes() -> None:
-    assert {chart.nice_maximum((float(n),), 10) for n in range(11, 21)} == {20.0}
+    assert {chart.nice_maximum((float(n),), 10) for n in range(11, 21)} == {15.0, 20.0}
     assert chart.nice_maximum((0.95, None), 1.0) == 1.0
 
 
@@ -73,8 +109,10 @@ def test_a_bar_shows_a_small_part_and_each_with_its_own_glyph() -> None:
 
 
 def test_stairs_begin_at_the_left_edge_and_tick_where_they_rise() -> None:
-    steps = chart.stairs((None, 33.0, 33.0, 35.0, 37.0), (None, 0.0, 0.0, 2.0, 2.0), 1)
-    assert steps.rows == [" __▄█"]
+    counted = (None, None, 33.0, 33.0, 33.0, 33.0, 35.0, 35.0, 35.0, 37.0)
+    risen = (None, None, 0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 2.0)
+    steps = chart.stairs(counted, risen, 1)
+    assert steps.rows == [" __▄▟"]
     assert steps.ticks == "   ╵╵"
     assert (steps.total, steps.risen) == ("37", "+4")
 
@@ -85,7 +123,7 @@ def test_stairs_count_a_rise_in_their_first_column() -> None:
 
 @given(st.lists(st.tuples(POINT, POINT), min_size=1, max_size=40), st.integers(1, 6))
 def test_a_stack_has_its_size_and_blank_gaps(columns: list[tuple[float | None, float | None]], height: int) -> None:
-    first, second = (tuple(column[at] for column in columns) for at in (0, 1))
+    first, second = (tuple(column[at] for column in columns for _ in range(2)) for at in (0, 1))
     rows = chart.stack(((first, "queue"), (second, "prefill")), 1e6, height)
     texts = ["".join(text for text, _ in row) for row in rows]
     assert [len(text) for text in texts] == [len(columns)] * height
@@ -94,12 +132,16 @@ def test_a_stack_has_its_size_and_blank_gaps(columns: list[tuple[float | None, f
 
 
 def test_a_stack_divides_a_column_as_its_parts_do() -> None:
-    rows = chart.stack((((3.0,), "queue"), ((1.0,), "prefill")), 4.0, 4)
+    rows = chart.stack((((3.0, 3.0), "queue"), ((1.0, 1.0), "prefill")), 4.0, 4)
     assert [row[0][1] for row in rows] == ["prefill", "queue", "queue", "queue"]
 
 
+def test_half_a_cell_of_a_stack_is_blank_where_its_column_is_a_gap() -> None:
+    assert chart.stack((((None, 4.0), "queue"),), 4.0, 2, solid=True) == [[("▐", "queue")], [("▐", "queue")]]
+
+
 def test_axis_labels_stand_in_their_columns() -> None:
-    charts = replace(overload_charts(60), column_s=5.0, marks=())
+    charts = replace(overload_charts(120), column_s=2.5, marks=())
     text = "".join(piece for piece, _ in chart.axis(charts, 60))
     assert len(text) == 60
     assert text.endswith("now")
@@ -112,13 +154,13 @@ def test_axis_labels_never_meet_and_marks_are_seen(width: int, column_s: float, 
     charts = replace(overload_charts(120), column_s=column_s, marks=tuple((column, "mark") for column in at))
     text = "".join(piece for piece, _ in chart.axis(charts, width))
     assert len(text) == width
-    seen = {column + width - 120 for column in at} & set(range(width))
+    seen = {(column + 2 * width - 120) // 2 for column in at} & set(range(width))
     assert {index for index, sign in enumerate(text) if sign == UNICODE.signs["mark"]} == seen
     for label in text.replace("─", " ").replace("◆", " ").split():
         assert label == "now" or (label[0] == "−" and label[1:].replace(":", "").isdigit() and label[-3] == ":")
 
 
 def test_other_numbers_of_columns_end_at_now() -> None:
-    assert chart.in_columns((1.0, 2.0), 3) == (None, 1.0, 2.0)
-    assert chart.in_columns((1.0, 2.0, 3.0), 2) == (2.0, 3.0)
-    assert chart.in_columns((1.0,), 0) == ()
+    assert chart.in_cells((1.0, 2.0), 2) == (None, None, 1.0, 2.0)
+    assert chart.in_cells((1.0, 2.0, 3.0), 1) == (2.0, 3.0)
+    assert chart.in_cells((1.0,), 0) == ()

@@ -15,9 +15,9 @@ from vtop.session.frame.frame import View
 
 
 def test_stairs_have_room_for_what_came_since_their_last_column() -> None:
-    steps = chart.stairs((0.0, 20.0, 55.0), (0.0, 20.0, 35.0), 1, now=57.0)
+    steps = chart.stairs((0.0, 20.0, 20.0, 55.0), (0.0, 20.0, 0.0, 35.0), 1, now=57.0)
     assert steps.risen == "+57"
-    assert chart.stairs((0.0, 20.0, 55.0), (0.0, 20.0, 35.0), 1).risen == "+55"
+    assert chart.stairs((0.0, 20.0, 20.0, 55.0), (0.0, 20.0, 0.0, 35.0), 1).risen == "+55"
     assert chart.stairs((None, None), (None, None), 1, now=3.0).risen == ""
 
 
@@ -40,10 +40,10 @@ def test_a_load_that_began_in_the_unfinished_column_scales_its_chart() -> None:
     frame = frames.overload(44)
     running = replace(frame.requests.running, now=640.0)
     drawn = draw("requests", replace(frame, requests=replace(frame.requests, running=running)), 76, 20)
-    assert re.search(r"running +640 .*↑ 1,000", drawn)
+    assert re.search(r"running +640 .*↑ 800", drawn)
 
 
 def test_a_rate_that_no_complete_column_has_reached_scales_its_chart() -> None:
     frame = frames.overload(44)
     asked = replace(frame.prompt_tokens, per_s=210_000.0)
-    assert re.search(r"\bin +210k /s .*↑ 500k", draw("tokens", replace(frame, prompt_tokens=asked), 76, 20))
+    assert re.search(r"\bin +210k /s .*↑ 300k", draw("tokens", replace(frame, prompt_tokens=asked), 76, 20))

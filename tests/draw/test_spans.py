@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -9,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.draw import frames
+from tests.draw.panels import DRAW
 from vtop import units
 from vtop.draw import theme as looks
 from vtop.draw.layout import columns_for, screen
-from vtop.draw.panels.registry import PANELS, notes
+from vtop.draw.panels.registry import PANELS, heading_notes
 
 
 @pytest.mark.parametrize(
@@ -50,7 +52,7 @@ def test_what_was_asked_for_has_no_digits_that_say_nothing(value: float | None, 
 
 def test_finished_and_their_rate_add_up_in_the_time_that_is_said() -> None:
     frame = frames.overload()
-    (said,) = notes("ttft", frame)
+    (said,) = heading_notes(PANELS["ttft"], frame)
     assert said == "23 finished in 2:31"
     assert frame.requests.finished.per_s == pytest.approx(23 / units.duration("2:31"), rel=0.005)
 
@@ -60,10 +62,10 @@ def test_every_panel_about_a_window_says_which(size: tuple[int, int]) -> None:
     lines = screen(frames.overload(columns_for(size[0])), *size, looks.load())
     shown = "\n".join("".join(segment.text for segment in line) for line in lines)
     assert "─ 23 finished in 2:31 ─" in shown
-    windows = sum(" last 2:31 ─" in part for part in shown.replace("─  ─", "─\n─").splitlines())
+    windows = len(re.findall(" last 2:31 [─━]", shown))
     assert windows == (5 if size[1] < 46 else 6)  # requests, KV, GPU, tokens, latencies; why
     young = replace(frames.overload(), window_s=4.2, now_s=128.0)
-    assert notes("gpus", young) == ["last 2:08"], "GPUs are read from the session's beginning on"
+    assert heading_notes(PANELS["gpus"], young) == ["last 2:08"], "GPUs are read from the session's beginning on"
 
 
 def test_a_rate_over_less_than_the_window_says_over_how_much() -> None:
@@ -71,7 +73,7 @@ def test_a_rate_over_less_than_the_window_says_over_how_much() -> None:
         frame = frames.overload()
         finished = replace(frame.requests.finished, in_window=499.0, per_s=per_s)
         frame = replace(frame, window_s=191.0, requests=replace(frame.requests, finished=finished))
-        return "".join(segment.text for line in PANELS["requests"][1](frame, 78, 12, looks.load()) for segment in line)
+        return "".join(segment.text for line in DRAW["requests"](frame, 78, 12, looks.load()) for segment in line)
 
     assert "finished 499 · 5.04 /s over 1:39 ·" in requests(5.04)  # a server was down for 91 s of it
     assert "finished 499 · 2.61 /s · " in requests(2.61)

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from tests.draw import frames
+from tests.draw.panels import DRAW
 from vtop.draw import theme as looks
 from vtop.draw.layout import columns_for, screen
-from vtop.draw.panels.registry import PANELS
 from vtop.draw.text import Line
 from vtop.session.frame.frame import Frame
 
@@ -28,7 +28,7 @@ def shown(frame: Frame, width: int, height: int, look: looks.Look = LOOK) -> str
 
 
 def styles(panel: str, frame: Frame) -> set[object]:
-    return {segment.style for line in PANELS[panel][1](frame, 78, 8, LOOK) for segment in line}
+    return {segment.style for line in DRAW[panel](frame, 78, 8, LOOK) for segment in line}
 
 
 PREDICTED = r"full in|queue now|queue is (growing|steady|draining)"
@@ -37,9 +37,9 @@ PREDICTED = r"full in|queue now|queue is (growing|steady|draining)"
 @pytest.mark.parametrize("panel", ["kv", "ttft", "why"])
 def test_nothing_is_predicted_from_old_numbers(panel: str) -> None:
     frame = frames.overload(60)
-    assert re.search(PREDICTED, text(PANELS[panel][1](frame, 110, 20, LOOK)))
+    assert re.search(PREDICTED, text(DRAW[panel](frame, 110, 20, LOOK)))
     old = replace(frame, status=frames.broken().status)
-    assert not re.search(PREDICTED, text(PANELS[panel][1](old, 110, 20, LOOK)))
+    assert not re.search(PREDICTED, text(DRAW[panel](old, 110, 20, LOOK)))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36), (160, 48), (200, 60)])
@@ -57,10 +57,10 @@ def test_the_axis_ends_now_only_while_there_is_news(size: tuple[int, int], look:
 def test_the_panels_of_a_silent_server_say_since_when_they_stand(size: tuple[int, int], look: looks.Look) -> None:
     old = shown(frames.broken(columns_for(size[0])), *size, look)
     for title in ("requests", "KV cache", "time to first token", "tokens", "latencies"):
-        assert re.search(rf" {title} [─-]+ stands since 2:27 ", old), title
+        assert re.search(rf"[─-] {title} [─-]+ stands since 2:27 ", old), title
     for title in ("GPU", "load", "events"):
-        assert re.search(rf" {title} [─-]{{3}}", old), title
-        assert not re.search(rf" {title} [─-]+ stands", old), title
+        assert re.search(rf"[─-] {title} [─-]{{3}}", old), title
+        assert not re.search(rf"[─-] {title} [─-]+ stands", old), title
     assert "stands" not in shown(frames.overload(columns_for(size[0])), *size, look)
 
 
@@ -107,7 +107,7 @@ def test_fading_changes_no_sign(theme: str, colour: bool, panel: str) -> None:
     look = looks.load(theme, colour=colour)
     assert look.faded is not None
     frame = frames.overload(60)
-    assert text(PANELS[panel][1](frame, 78, 16, look)) == text(PANELS[panel][1](frame, 78, 16, look.faded))
+    assert text(DRAW[panel](frame, 78, 16, look)) == text(DRAW[panel](frame, 78, 16, look.faded))
 
 
 @pytest.mark.parametrize("theme", ["dark", "light", "contrast"])

@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from tests.draw import frames
+from tests.draw.panels import DRAW
 from vtop.draw import theme as looks
 from vtop.draw.layout import columns_for, drawn, screen
-from vtop.draw.panels.registry import PANELS, left_out
+from vtop.draw.panels.why import left_out
 from vtop.draw.text import width_of
 from vtop.session.frame.frame import Frame
 from vtop.session.frame.verdict import Verdict
@@ -21,7 +22,7 @@ WHY = "more requests would reside"
 
 
 def why(frame: Frame, width: int, height: int) -> list[str]:
-    return ["".join(segment.text for segment in line).rstrip() for line in PANELS["why"][1](frame, width, height, LOOK)]
+    return ["".join(segment.text for segment in line).rstrip() for line in DRAW["why"](frame, width, height, LOOK)]
 
 
 def advised() -> Frame:
@@ -83,17 +84,17 @@ def test_a_load_at_which_queue_overtook_is_a_whole_number_of_requests() -> None:
 @pytest.mark.parametrize("width", range(30, 130))
 @pytest.mark.parametrize("look", [LOOK, looks.load("dark", ascii=True, colour=False)])
 def test_every_sign_in_the_wall_clock_has_its_name_beside_it(width: int, look: looks.Look) -> None:
-    lines = PANELS["why"][1](frames.overload(), width, 30, look)
+    lines = DRAW["why"](frames.overload(), width, 30, look)
     rows = ["".join(segment.text for segment in line) for line in lines]
     (row,) = (row for row in rows if row.startswith("wall clock"))
     assert width_of(row) == width
     bar, _, legend = row[18:].partition("  ")
-    words = {"queue": "redo|recompute", "prefill": "prefill", "decode": "decode"}
+    words = {"queue": "recomp", "prefill": "prefill", "decode": "decode"}
     for role, word in words.items():
         sign = look.glyphs.parts[role]
         if sign in bar:
             assert re.search(rf"{re.escape(sign)} ({word})", legend), (row, sign)
     if look.glyphs.rule in bar:
         assert f"{look.glyphs.rule} idle" in legend
-    if width >= 58:
+    if width >= 60:
         assert len(set(bar)) == 4

@@ -10,11 +10,11 @@ import pytest
 from vtop import shipped
 from vtop.engine.core.timing import Frontend, Timing
 from vtop.engine.fit import profile
-from vtop.engine.fit.calibration import at_pace, pace_of
+from vtop.engine.fit.calibration import host_factors_of, with_host_factors
 from vtop.engine.fit.fit import Compared, Fit, compare, fit
 from vtop.engine.runs.measured import Measured
 from vtop.engine.runs.runs import Run, runs
-from vtop.engine.whatif.whatif import recorded_of, simulate
+from vtop.engine.whatif.simulation import recorded_of, simulate
 from vtop.errors import VtopError
 
 RECORDINGS = shipped.folder("recordings")
@@ -44,7 +44,7 @@ MISSED = {
     ),
     "preemptions": ("rate=24", "rate=20"),
 }
-MISSED_AT_ITS_PACE = {  # launches that change within the run
+MISSED_WITH_HOST_FACTORS = {  # launches that change within the run
     "ttft_s": ("sweep_batch512, c=64", "sweep_batch512_again, c=32"),
     "output_per_s": (),
     "preemptions": ("open_loop, rate=24",),
@@ -118,8 +118,8 @@ def test_recordings_that_no_fit_has_seen_are_predicted_and_met_at_their_own_pace
     for run in runs(RECORDINGS / name, HELD_OUT[name]):
         held_within(run, simulate(run, run.flags, h200).measured, MISSED)
         if not any(easy in run.name for easy in EASY):
-            here = at_pace(h200, pace_of(run, h200))
-            held_within(run, simulate(run, run.flags, here).measured, MISSED_AT_ITS_PACE)
+            here = with_host_factors(h200, host_factors_of(run, h200))
+            held_within(run, simulate(run, run.flags, here).measured, MISSED_WITH_HOST_FACTORS)
 
 
 def held_within(run: Run, simulated: Measured, missed: dict[str, tuple[str, ...]]) -> None:

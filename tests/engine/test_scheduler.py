@@ -6,7 +6,7 @@ from dataclasses import replace
 from statistics import median
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.engine.driven import Driven, drive
@@ -250,6 +250,19 @@ def test_among_equals_the_first_come_is_the_first_scheduled(
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(flags=FLAGS, asked=ASKED)
+@example(
+    flags=Flags(
+        num_gpu_blocks=12,
+        block_size=32,
+        max_num_seqs=2,
+        max_num_batched_tokens=8,
+        max_model_len=150,
+        enable_prefix_caching=True,
+        async_scheduling=False,
+        scheduler_reserve_full_isl=False,
+    ),
+    asked=[(1, 1, 0, 0, 0), (1, 1, 0, 0, 0), (27, 6, 0, 0, 1), (33, 1, 9, 0, 1)],
+)  # an answer fills a block that begins as another's prompt does
 def test_the_batch_changes_nothing(flags: Flags, asked: list[tuple[int, int, int, int, int]]) -> None:
     def story(ran: Driven) -> object:
         stamps = sorted(

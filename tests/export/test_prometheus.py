@@ -19,7 +19,7 @@ from prometheus_client.utils import floatToGoString
 from tests.export.recorded import OVERLOAD, SHORT, reading, watched, written
 from tests.session.made import Log, Server
 from vtop.export.formats import prometheus
-from vtop.metrics import vllm
+from vtop.server_kinds.vllm.series import SERIES
 
 PAGES = Path(__file__).resolve().parents[1] / "scrapes"
 SAMPLE = re.compile(r"^(?P<series>.*) (?P<value>\S+) (?P<at>\d+\.\d{3})$")
@@ -132,9 +132,9 @@ def recorded_samples(page: str) -> dict[tuple[str, frozenset[tuple[str, str]]], 
     found = {}
     for family in exposition(page):
         for sample in family.samples:
-            if not vllm.recorded(re.sub("_(bucket|sum|count)$", "", sample.name)) or sample.name.endswith("_created"):
+            if not SERIES.recorded(re.sub("_(bucket|sum|count)$", "", sample.name)) or sample.name.endswith("_created"):
                 continue
-            labels = {name: value for name, value in sample.labels.items() if name in {*vllm.KEPT_LABELS, "le"}}
+            labels = {name: value for name, value in sample.labels.items() if name in {*SERIES.kept_labels, "le"}}
             found[sample.name, frozenset(labels.items())] = sample.value
     return found
 

@@ -20,7 +20,7 @@ from vtop.export import spans
 from vtop.export.formats import csv, parquet
 from vtop.export.tables.table import Cell, Table
 from vtop.export.tables.tables import TABLES
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.recording import Mark
 from vtop.session.frame.frame import View
 

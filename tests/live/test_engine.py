@@ -21,7 +21,7 @@ from vtop.engine.core.step import Outcome
 from vtop.engine.fit.fit import fit
 from vtop.engine.runs.replay import Load, replay
 from vtop.engine.runs.runs import Run, runs
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.recording import FileRecording, Request
 
 pytestmark = [

@@ -18,6 +18,8 @@ import pytest
 
 from tests.load import faults
 from tests.load.faults import DONE, FAULTS, Answer, Clock, Server, ask, at, each, four, serving, token, usage
+from vtop import faults as fault
+from vtop.access import Access
 from vtop.errors import VtopError
 from vtop.load.http.client import Client
 from vtop.load.http.connection import Connection, Patience
@@ -101,7 +103,7 @@ async def test_a_request_is_told_of_when_sent_and_at_its_first_token(monkeypatch
 async def test_a_request_is_what_a_server_expects(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(monkeypatch.setattr, PLAIN) as server:
         url = f"http://127.0.0.1:{server.port}/base/"
-        client = Client(url, clock=server.clock, bearer="sk-1\n", headers=(("X-Tenant", "blue"),), patience=FOREVER)
+        client = Client(url, clock=server.clock, access=Access("sk-1\n", (("X-Tenant", "blue"),)), patience=FOREVER)
         await ask(client)
         client.abort()
     head, _, body = server.requests[0].partition(b"\r\n\r\n")
@@ -120,7 +122,7 @@ async def test_a_request_is_what_a_server_expects(monkeypatch: pytest.MonkeyPatc
 
 
 def test_basic_and_ipv6() -> None:
-    client = Client("http://[::1]:9", clock=Clock(), basic=("a", "b"))
+    client = Client("http://[::1]:9", clock=Clock(), access=Access(basic=("a", "b")))
     wire = client.lay("/v1/completions", b"{}")
     assert b"\r\nhost: [::1]:9\r\n" in wire
     assert b"\r\nauthorization: Basic YTpi\r\n" in wire
@@ -129,7 +131,7 @@ def test_basic_and_ipv6() -> None:
 @pytest.mark.parametrize("headers", [(("X-A", "b\r\nX-C: d"),), (("X A", "b"),), (("X-A", "ü"),)])
 def test_a_header_that_cannot_be_is_the_users_error(headers: tuple[tuple[str, str], ...]) -> None:
     with pytest.raises(VtopError):
-        Client("http://localhost", clock=Clock(), headers=headers)
+        Client("http://localhost", clock=Clock(), access=Access(headers=headers))
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://localhost", "http://"])
@@ -141,7 +143,7 @@ def test_a_url_that_cannot_be_is_the_users_error(url: str) -> None:
 async def test_no_key_gets_into_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     said = b'{"error":"Incorrect API key provided: sk-very-secret, with tenant-blue"}'
     async with serving(monkeypatch.setattr, Answer(at((1.0, said)), status="401 No", framing="length")) as server:
-        client = client_of(server, bearer="sk-very-secret", headers=(("X-Tenant", "tenant-blue"),))
+        client = client_of(server, access=Access("sk-very-secret", (("X-Tenant", "tenant-blue"),)))
         exchange = await ask(client)
         client.abort()
     assert exchange.detail == "Incorrect API key provided: ***, with ***"
@@ -600,18 +602,61 @@ async def test_a_server_that_hangs_up_on_whoever_comes(monkeypatch: pytest.Monke
     assert (exchange.error, exchange.retried) == ("reset", False)
 
 
-async def test_an_error_of_our_own_is_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["take", "finish"])
+async def test_an_error_of_our_own_ends_the_request_and_is_told(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*args: object) -> None:
         raise ZeroDivisionError
 
-    seen: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda loop, context: seen.append(context))
-    monkeypatch.setattr(Exchange, "take", broken)
+    monkeypatch.setattr(Exchange, method, broken)
     async with serving(monkeypatch.setattr, Answer(PLAIN.pieces, together=True)) as server:
         client = client_of(server)
         exchange = await ask(client)
-    assert exchange.error == "reset"
-    assert isinstance(seen[0]["exception"], ZeroDivisionError)
+    assert exchange.error == "fault"
+    assert exchange.end_s is not None
+    assert exchange.detail == fault.told[0]
+    assert exchange.detail.startswith("vtop itself failed understanding an answer (ZeroDivisionError in ")
+    assert exchange.record(id=0, phase=0).error == "fault"
+    fault.told.clear()
+
+
+# --- bounds
+
+
+JSON_TYPE = ("content-type: application/json",)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (Answer(at((1.0, b"data: " + b"x" * 9_000_000)), framing="none", then="hang"), "a line or an event"),
+        (Answer(at((1.0, (b"data: " + b"x" * 99 + b"\n") * 90_000)), framing="none", then="hang"), "an event of more"),
+        (Answer(at((1.0, b"data:\n" * 400_000)), framing="none", then="hang"), "a line or an event"),
+        (Answer(at((1.0, token() * 2_000)), framing="none", then="hang"), "it does not end: "),
+        (Answer(at((1.0, b"x" * 9_000_000)), headers=JSON_TYPE, framing="none", then="hang"), "more than 8,192 KiB"),
+        (Answer(at((1.0, b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 200_000)), framing="raw", then="hang"), "headers of"),
+    ],
+    ids=["line", "event", "empty lines", "events", "json", "headers"],
+)  # fmt: skip
+async def test_an_answer_without_end_is_not_read_further(
+    answer: Answer, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(monkeypatch.setattr, answer) as server:
+        client = client_of(server)
+        exchange = Exchange(client.lay("/v1/completions", faults.PAYLOAD), Asked(output_tokens=4))
+        await client.run(exchange)
+        client.abort()
+    assert exchange.error == "truncated"
+    assert why in (exchange.detail or "")
+
+
+async def test_of_a_long_error_the_beginning_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = b'{"error":{"message":"no room"}}' + b" " * 1_000_000
+    answer = Answer(at((1.0, body)), status="500 X", headers=JSON_TYPE, framing="none", then="hang")
+    async with serving(monkeypatch.setattr, answer) as server:
+        client = client_of(server)
+        exchange = await ask(client)
+        client.abort()
+    assert (exchange.error, exchange.status) == ("http_status", 500)
 
 
 # --- TLS
@@ -626,8 +671,8 @@ def server_tls(certificate: Path) -> ssl.SSLContext:
 async def test_tls(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     payload = b'{"prompt":"' + b"x" * 3_000_000 + b'"}'
     async with serving(monkeypatch.setattr, PLAIN, tls=server_tls(certificate)) as server:
-        trust = ssl.create_default_context(cafile=certificate)
-        client = Client(f"https://127.0.0.1:{server.port}", clock=server.clock, tls=trust, patience=FOREVER)
+        trust = Access(ca_file=str(certificate))
+        client = Client(f"https://127.0.0.1:{server.port}", clock=server.clock, access=trust, patience=FOREVER)
         first, second = await ask(client), await ask(client, payload=payload)
         client.abort()
     for exchange in (first, second):
@@ -661,8 +706,8 @@ async def test_https_to_a_server_that_speaks_http() -> None:
 async def test_a_tls_server_that_is_cut_mid_stream(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = Answer(each(1.0, (token(), token())), "reset", unfinished=True)
     async with serving(monkeypatch.setattr, answer, tls=server_tls(certificate)) as server:
-        trust = ssl.create_default_context(cafile=certificate)
-        client = Client(f"https://127.0.0.1:{server.port}", clock=server.clock, tls=trust, patience=FOREVER)
+        trust = Access(ca_file=str(certificate))
+        client = Client(f"https://127.0.0.1:{server.port}", clock=server.clock, access=trust, patience=FOREVER)
         exchange = await ask(client)
         client.abort()
     assert exchange.error == "reset"

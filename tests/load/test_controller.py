@@ -22,10 +22,10 @@ import pytest
 
 from tests.load.faults import Answer
 from tests.load.standin import Host, hanging, held, refusal, standing_in, whole
+from vtop.access import Endpoint
 from vtop.load.workers import controller as conducting
 from vtop.load.workers import worker
 from vtop.load.workers.controller import Controller
-from vtop.load.workers.probe import Door
 from vtop.load.workers.protocol import Pulse
 from vtop.load.workload.spec import phases
 from vtop.recording.events import FORMAT, Event, Load, Note, Request, Start, Target, decode, encode
@@ -45,7 +45,7 @@ class Run:
         self._news = threading.Condition()
         origin_s = time.monotonic()
         self.controller = Controller(
-            phases(specs), Door(host.standin.url), self._append, lambda: time.monotonic() - origin_s, origin_s
+            phases(specs), Endpoint(host.standin.url), self._append, lambda: time.monotonic() - origin_s, origin_s
         )
         self.controller.settle_s = settle_s
 
@@ -337,6 +337,27 @@ def test_a_worker_that_breaks_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
         assert going.controller.failed == "a load process ended unexpectedly (exit code 1)"
 
 
+def test_a_worker_that_fails_shows_its_own_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "from vtop.load.workers import worker\n"
+        "async def fail(*args): raise ZeroDivisionError('Bearer sk-secret')\n"
+        "worker.Worker._prepare = fail\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    start: Any = subprocess.Popen
+
+    def as_main(words: list[str], **more: Any) -> Any:  # with -m the module would be loaded anew, unpatched
+        return start([words[0], "-c", "from vtop.load.workers import worker; worker.main()"], **more)
+
+    monkeypatch.setattr(subprocess, "Popen", as_main)
+    with standing_in() as host, run(host, f"c=1 n=1 {TINY}") as going:
+        going.to_its_end()
+        failed = going.controller.failed or ""
+    assert failed.startswith("a load process broke off: vtop itself failed sending the load (ZeroDivisionError in ")
+    assert "SIGABRT" not in failed
+    assert "sk-secret" not in failed
+
+
 @contextmanager
 def files_of_a_worker(most: int) -> Iterator[None]:
     """Workers that are started meanwhile may have no more open files than so many."""
@@ -380,7 +401,7 @@ PARENT = """
 import sys, time
 from tests.load.test_controller import Run
 from vtop.load.workers import controller
-from vtop.load.workers.probe import Door
+from vtop.access import Endpoint
 class Far:
     class standin: url = sys.argv[1]
 going = Run(Far, "c=4 n=40 in=8 out=2 workers=2")

@@ -17,6 +17,7 @@ from vtop.load.http.response import Asked, Reading
 from vtop.load.http.server_errors import LIMIT, clean, message_of, refused_field
 from vtop.load.http.sse import EventStream, StreamEvent
 from vtop.recording.events import Request, decode, encode
+from vtop.recording.vocabulary import ErrorClass
 
 STREAMS = Path(__file__).parent.parent / "streams"
 
@@ -224,7 +225,9 @@ def reading(*events: bytes, asked: Asked | None = None) -> Reading:
     return result
 
 
-def verdict(*events: bytes, asked: Asked | None = None, broke: str | None = None) -> tuple[str | None, str]:
+def verdict(
+    *events: bytes, asked: Asked | None = None, broke: ErrorClass | None = None
+) -> tuple[ErrorClass | None, str]:
     return reading(*events, asked=asked).verdict(200, broke, "")
 
 
@@ -246,7 +249,7 @@ def test_events_are_not_counted_against_what_was_asked_for() -> None:
 
 
 @pytest.mark.parametrize("broke", ["cancelled_at_end", "reset", "stalled", "timeout", "truncated"])
-def test_nothing_spoils_an_answer_that_was_complete(broke: str) -> None:
+def test_nothing_spoils_an_answer_that_was_complete(broke: ErrorClass) -> None:
     assert verdict(token(finish="stop"), usage(1), DONE, broke=broke) == (None, "")
     assert verdict(token(), broke=broke)[0] == broke
 
@@ -263,7 +266,7 @@ def test_an_echo_in_an_event_of_its_own_is_no_token() -> None:
         chat("stop", content="b"),
     )
     result = reading(*events, usage(2), DONE, asked=Asked(echo=True))
-    assert (result.first_s, result.chunks, result.skipped) == (3.0, 2, 2)
+    assert (result.first_s, result.chunks) == (3.0, 2)
 
 
 def test_running_usage_that_stays_zero_is_no_count() -> None:
@@ -426,3 +429,29 @@ def test_no_token_ids_get_into_a_message() -> None:
 def test_a_message_is_one_short_line_without_secrets() -> None:
     assert clean("key  sk-123\n\x1b[31m is\twrong", secrets=("sk-123",)) == "key *** [31m is wrong"
     assert len(clean("x" * 10_000)) == LIMIT
+
+
+@pytest.mark.parametrize("number", [10**30, -(10**30), 2**63, -1, 10**4000], ids=range(5))
+@pytest.mark.parametrize("field", ["completion_tokens", "prompt_tokens", "index"])
+def test_a_number_that_is_none_hangs_and_breaks_nothing(field: str, number: int) -> None:
+    said = {"choices": [{"index": 0, "text": " x", "finish_reason": "length"}], "usage": {"prompt_tokens": 8}}
+    if field == "index":
+        said["choices"] = [{"index": number, "text": " x", "finish_reason": "length"}]
+    else:
+        said["usage"] = {field: number}
+    event = b"data: " + json.dumps(said).encode() + b"\n\n"
+    request = read(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + event * 3 + DONE, Asked())
+    assert request.end_s is not None
+    assert decode(encode(request)) == request
+    assert (request.prompt_tokens, request.output_tokens) in ((None, 3), (8, 3))
+
+
+@pytest.mark.parametrize(
+    "metrics", [{"a": 10**30}, {"a": "x" * 100_000}, {"deep": [[[[[[[[[[1]]]]]]]]]]}], ids=["number", "word", "deep"]
+)
+def test_timings_that_cannot_be_recorded_are_left_out(metrics: dict[str, Any]) -> None:
+    said = {"choices": [{"index": 0, "text": " x", "finish_reason": "f" * 5000}], "metrics": metrics}
+    event = b"data: " + json.dumps(said).encode() + b"\n\n"
+    request = read(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + event + DONE, Asked())
+    assert request.timings is None
+    assert request.finish == "f" * 100

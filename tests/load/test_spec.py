@@ -19,7 +19,7 @@ def one(text: str) -> Phase:
 
 def test_a_closed_loop_needs_only_its_concurrency() -> None:
     phase = one("c=64")
-    assert phase == Phase(concurrency=64, requests=256)
+    assert phase == Phase(concurrency=64, requests=320)
     assert (phase.shape, phase.input, phase.output) == ("closed", Lengths(1024, 1024), Lengths(256, 256))
 
 

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vtop.metrics import vllm
 from vtop.metrics.exposition import Parser
 from vtop.metrics.page import FULL_EVERY_S, Folder, NotMetrics
 from vtop.recording import HistogramCounts, Scrape, decode, encode
+from vtop.server_kinds.registry import series_names
+from vtop.server_kinds.vllm.series import SERIES
 
 PAGES = sorted((Path(__file__).parent.parent / "scrapes").glob("*.txt"))
 
@@ -26,7 +27,7 @@ def folded(folder: Folder, text: str, at_s: float = 0.0) -> Scrape:
 
 
 def line(text: str) -> Scrape:
-    return folded(Folder(), text)
+    return folded(Folder(series_names), text)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
@@ -40,14 +41,14 @@ def test_every_page_is_kept_number_for_number(path: Path) -> None:
     assert scrape.full
     for name, number in scrape.values.items():
         family = name.partition("{")[0]
-        assert vllm.recorded(family)
+        assert SERIES.recorded(family)
         assert number in on_page[family] or (number is None and any(math.isnan(one) for one in on_page[family])), name
     for name, counts in scrape.hists.items():
         family = name.partition("{")[0]
         assert len(counts.n) == len(scrape.le[family]) + 1
         assert sum(counts.n) == counts.count
         assert counts.count in on_page[family + "_count"] or "http" in name
-    wanted = {name for name in on_page if vllm.recorded(name)}
+    wanted = {name for name in on_page if SERIES.recorded(name)}
     kept = {name.partition("{")[0] for name in scrape.values}
     kept |= {name.partition("{")[0] + end for name in scrape.hists for end in ("_bucket", "_sum", "_count")}
     assert wanted <= kept
@@ -58,11 +59,11 @@ def test_no_line_holds_a_label_that_vtop_does_not_know(path: Path) -> None:
     scrape = line(path.read_text(encoding="utf-8"))
     for series in [*scrape.values, *scrape.hists]:
         for label, _ in Parser().parse(series + " 0").samples[0][0].labels:
-            assert label in vllm.KEPT_LABELS
+            assert label in SERIES.kept_labels
 
 
 UNKNOWN_LABEL = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,12}", fullmatch=True).filter(
-    lambda label: label not in vllm.KEPT_LABELS and label != "le"
+    lambda label: label not in SERIES.kept_labels and label != "le"
 )
 SECRET = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), min_size=4, max_size=30).map(
     lambda text: "SECRET" + text
@@ -89,7 +90,7 @@ def test_no_unknown_label_value_is_ever_written(series: list[tuple[str, dict[str
     text = "\n".join(lines)
     cut_short = text[: max(len(lines[0]), len(text) - cut)]
     for page in (text + "\n", cut_short, text.replace("} 1", "} one"), text.replace("\\n", "\n")):
-        scrape = Folder().scrape(page, server=0, at_s=0.0, took_s=0.0, bytes=0, health=None)
+        scrape = Folder(series_names).scrape(page, server=0, at_s=0.0, took_s=0.0, bytes=0, health=None)
         assert b"SECRET" not in encode(scrape)
 
 
@@ -136,7 +137,7 @@ def test_the_only_model_is_left_out_of_the_series_and_told_once() -> None:
 
 
 def test_a_second_model_does_not_rename_the_series_of_the_first() -> None:
-    folder = Folder()
+    folder = Folder(series_names)
     first = 'vllm:num_requests_running{engine="0",model_name="a"} 3\n'
     folded(folder, first)
     both = folded(folder, first + 'vllm:num_requests_running{engine="0",model_name="b"} 4\n')
@@ -162,7 +163,7 @@ PAGE = "# TYPE vllm:prompt_tokens_total counter\nvllm:prompt_tokens_total {}\nvl
 
 
 def test_between_full_lines_only_what_changed_is_written() -> None:
-    folder = Folder()
+    folder = Folder(series_names)
     assert folded(folder, PAGE.format(10, 1)).full
     scrape = folded(folder, PAGE.format(12, 1), 1.0)
     assert (scrape.full, scrape.values) == (False, {"vllm:prompt_tokens_total": 12})
@@ -170,7 +171,7 @@ def test_between_full_lines_only_what_changed_is_written() -> None:
 
 
 def test_a_line_is_full_every_minute_on_a_fall_on_another_layout_and_after_forgetting() -> None:
-    folder = Folder()
+    folder = Folder(series_names)
     fulls = [folded(folder, PAGE.format(10 + k, 1), float(k)).full for k in range(130)]
     assert [k for k, full in enumerate(fulls) if full] == [0, FULL_EVERY_S, 2 * FULL_EVERY_S]
     assert folded(folder, PAGE.format(3, 1), 130.0).full  # a counter fell
@@ -187,7 +188,7 @@ def test_a_line_is_full_every_minute_on_a_fall_on_another_layout_and_after_forge
     ids=["preempt", "no stats", "api servers", "dp2", "all"],
 )
 def test_lines_applied_one_by_one_give_what_a_full_line_says(names: list[Path]) -> None:
-    folder = Folder()
+    folder = Folder(series_names)
     values: dict[str, float | None] = {}
     hists: dict[str, HistogramCounts] = {}
     model = None

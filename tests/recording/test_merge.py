@@ -10,7 +10,7 @@ import pytest
 
 from tests.session.made import Log, Server, device, fold
 from vtop.errors import VtopError
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.recording import (
     AnyEvent,
     End,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
+import math
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,12 +15,14 @@ import msgspec
 import pytest
 import zstandard
 
+from vtop import faults
 from vtop.errors import VtopError
 from vtop.recording import (
     AnyEvent,
     End,
     Event,
     FileRecording,
+    Identity,
     LiveRecording,
     Mark,
     Note,
@@ -29,6 +34,7 @@ from vtop.recording import (
     encode,
 )
 from vtop.recording.events import FORMAT
+from vtop.recording.recording_file import RecordingFile
 
 START = Start(format=FORMAT, vtop="0", unix_s=1.0, servers=(Target(url="http://a"),), interval_s=1.0)
 
@@ -60,6 +66,23 @@ def texts(events: list[AnyEvent]) -> list[str]:
 
 def notes(events: list[AnyEvent]) -> list[str]:
     return [event.text for event in events if isinstance(event, Note)]
+
+
+# --- what cannot be written --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [{"a": 10**5000}, {"a": math.nan}, {"a": [[1]]}])
+def test_a_line_that_no_reader_could_take_is_a_note_and_gets_into_no_file(shape: Any, tmp_path: Path) -> None:
+    live = LiveRecording(START, Clock(), tmp_path / "a.jsonl")
+    live.append(Identity(server=0, shape=shape))
+    live.append(Mark(text="after"))
+    live.close("quit")
+    (note,) = [text for text in notes(read(tmp_path / "a.jsonl")) if "identity" in text]
+    assert note.startswith("vtop itself failed recording a line of type identity")
+    assert note.endswith("the line is left out")
+    assert texts(read(tmp_path / "a.jsonl")) == ["after"]
+    assert faults.told
+    faults.told.clear()
 
 
 # --- the recording being made ------------------------------------------------------------------------------------
@@ -121,45 +144,161 @@ def test_a_killed_writer_loses_nothing_that_was_appended(tmp_path: Path, suffix:
     assert isinstance(read(path)[-1], End)
 
 
-class Full(io.BytesIO):
-    """A file on a disk with so much room."""
+class Disk(io.BytesIO):
+    """A file on a disk with so much room; what does not fit is taken in part, as write(2) does."""
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int = 0, number: int = errno.ENOSPC) -> None:
         super().__init__()
         self.room = room
+        self.number = number
+        self.kept = b""  # what is on it when it was closed
 
     def write(self, data: Any) -> int:
-        self.room -= len(data)
-        if self.room < 0:
-            raise OSError(28, "No space left on device")
-        return super().write(data)
+        taken = min(self.room, len(data))
+        if data and not taken:
+            raise OSError(self.number, os.strerror(self.number))
+        self.room -= taken
+        return super().write(bytes(data[:taken]))
+
+    def close(self) -> None:
+        self.kept = self.kept or self.getvalue()
+        super().close()
 
 
-def test_a_full_disk_is_a_note_and_the_session_goes_on() -> None:
+def recording_onto(disk: Disk, suffix: str = "") -> LiveRecording:
+    """A session that is recorded into x.jsonl on such a disk, and nowhere else."""
     live = LiveRecording(START, Clock())
-    live._files[None].close()
-    live._files = {None: Full(100), Path("b.jsonl"): Full(100)}
+    live._files.pop(None).close()
+    live._files = {Path(f"x.jsonl{suffix}"): RecordingFile(disk, suffix)}
+    return live
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+def test_what_a_full_disk_does_not_take_waits_and_nothing_is_lost_once_there_is_room(
+    tmp_path: Path, suffix: str
+) -> None:
+    disk = Disk(100)
+    live = recording_onto(disk, suffix)
+    live.append(START)
     for number in range(5):
         live.append(Mark(text=str(number)))
-    events = live.take()
-    assert texts(events) == ["0", "1", "2", "3", "4"]
-    assert notes(events) == [
-        "the temporary file: No space left on device; no longer recorded there",
-        "b.jsonl: No space left on device; no longer recorded there",
-    ]
+    name = f"x.jsonl{suffix}"
+    said = f"{name}: No space left on device; what happens waits in memory until there is room"
+    assert (notes(live.take()), live.waits_for, live.lost) == ([said], "No space left on device", [])
+    disk.room = 1 << 20
+    live.append(Mark(text="5"))
+    assert (notes(live.take()), live.waits_for) == ([f"{name}: there is room again, nothing is lost"], None)
+    live.close("quit")
+    (tmp_path / name).write_bytes(disk.kept)
+    assert texts(read(tmp_path / name)) == [str(number) for number in range(6)]
+    assert live.lost == []
+
+
+def test_what_waits_at_the_end_is_lost_and_that_is_said() -> None:
+    live = recording_onto(Disk(100))
+    for number in range(3):
+        live.append(Mark(text=f"{number}" * 40))
+    live.close("quit")
+    assert live.lost == ["x.jsonl: No space left on device; the last 4 lines are lost"]
+
+
+def test_more_than_fits_into_memory_gives_the_file_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vtop.recording.recording_file.HELD_BYTES", 200)
+    live = recording_onto(Disk(10))
+    for _ in range(9):
+        live.append(Mark(text="0123456789"))
+    live.close("quit")
+    assert notes(live.take())[-1] == "x.jsonl: No space left on device; no longer recorded there"
+    assert len(live.lost) == 1
     assert live.saving_to is None
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EFBIG, errno.EBADF])
+def test_an_error_that_does_not_pass_gives_the_file_up_at_once(number: int) -> None:
+    live = recording_onto(Disk(10, number))
+    live.append(Mark())
+    assert notes(live.take())[-1] == f"x.jsonl: {os.strerror(number)}; no longer recorded there"
+    assert live.lost == [f"x.jsonl: {os.strerror(number)}; the last 1 line is lost"]
+    live.close("quit")
+
+
+def test_a_reader_of_stdout_that_went_away_is_known() -> None:
+    live = recording_onto(Disk(0, errno.EPIPE))
+    live.append(Mark())
+    assert live.unread
     live.close("quit")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_device_without_room_is_a_note() -> None:
-    live = LiveRecording(START, Clock())
-    live._files[None].close()
-    live._files = {Path("x"): open("/dev/full", "wb")}
+    live = recording_onto(Disk())
+    live._files = {Path("x"): RecordingFile(open("/dev/full", "wb", buffering=0))}
     live.append(Mark())
     live.append(Mark())
     assert len(notes(live.take())) == 1
     live.close("quit")
+    assert live.lost == ["x: No space left on device; the last 4 lines are lost"]
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+def test_a_file_that_is_removed_is_told_and_its_content_can_be_saved_again(tmp_path: Path, suffix: str) -> None:
+    clock = Clock()
+    path = tmp_path / f"a.jsonl{suffix}"
+    live = LiveRecording(START, clock, path)
+    live.append(Mark(text="before"))
+    path.unlink()
+    clock.now = 2.0
+    live.append(Mark(text="after"))
+    assert notes(live.take()) == [f"{path} was removed; nothing more is recorded there"]
+    assert live.saving_to is None
+    again = tmp_path / "b.jsonl"
+    assert live.save_to(again) == "from the session's beginning"
+    live.close("quit")
+    assert texts(read(again)) == ["before", "after"]
+    assert live.lost == [f"{path} was removed while it was being recorded"]
+
+
+def test_a_file_that_somebody_shortens_is_told(tmp_path: Path) -> None:
+    clock = Clock()
+    path = tmp_path / "a.jsonl"
+    live = LiveRecording(START, clock, path)
+    path.write_bytes(b"")
+    clock.now = 2.0
+    live.append(Mark())
+    assert notes(live.take()) == [f"{path} was shortened by another program; nothing more is recorded there"]
+    live.close("quit")
+
+
+def test_a_file_that_is_renamed_goes_on_being_recorded(tmp_path: Path) -> None:
+    clock = Clock()
+    live = LiveRecording(START, clock, tmp_path / "a.jsonl")
+    (tmp_path / "a.jsonl").rename(tmp_path / "b.jsonl")
+    clock.now = 2.0
+    live.append(Mark(text="after"))
+    live.close("quit")
+    assert (texts(read(tmp_path / "b.jsonl")), live.lost) == (["after"], [])
+
+
+def test_saving_begins_now_where_the_beginning_is_gone(tmp_path: Path) -> None:
+    live = recording_onto(Disk(0, errno.EIO))
+    live.append(Mark(text="lost"))
+    assert live.save_to(tmp_path / "b.jsonl") == "from now on"
+    live.append(Mark(text="kept"))
+    live.close("quit")
+    events = read(tmp_path / "b.jsonl")
+    assert isinstance(events[0], Start)
+    assert texts(events) == ["kept"]
+    assert notes(events) == [f"{tmp_path / 'b.jsonl'} begins here: what was before is not at hand any more"]
+
+
+@pytest.mark.parametrize("name", ["A.JSONL.GZ", "a.jsonl.ZST", "a.Zst", "a.gZ"])
+def test_an_ending_in_capitals_is_compressed_all_the_same(tmp_path: Path, name: str) -> None:
+    live = LiveRecording(START, Clock(), tmp_path / name)
+    live.append(Mark(text="x" * 2000))
+    live.close("quit")
+    assert (tmp_path / name).read_bytes()[:2] in (b"\x1f\x8b", b"\x28\xb5")
+    (tmp_path / name).rename(tmp_path / "renamed.jsonl")
+    assert texts(read(tmp_path / "renamed.jsonl")) == ["x" * 2000]
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
@@ -200,11 +339,11 @@ def test_saving_that_fails_leaves_no_half_file(tmp_path: Path, monkeypatch: pyte
     live = LiveRecording(START, Clock())
     path = tmp_path / "a.jsonl"
 
-    def create(at: Path) -> io.BytesIO:
+    def new(at: Path) -> RecordingFile:
         at.write_bytes(b"half")
-        return Full(10)
+        return RecordingFile(Disk(10), path=at)
 
-    monkeypatch.setattr("vtop.recording.recording.create", create)
+    monkeypatch.setattr("vtop.recording.recording.new", new)
     with pytest.raises(VtopError, match="No space left"):
         live.save_to(path)
     assert not path.exists()
@@ -320,7 +459,6 @@ def test_a_compressed_recording_damaged_later_on_is_a_note(tmp_path: Path, suffi
     assert texts(events) == ["number 0 – ü", "number 1 – ü", "number 2 – ü"]
     assert len(notes(events)) == 1
     assert notes(events)[0].startswith("not read on:")
-    assert recording.read_ratio == 1.0
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
@@ -335,7 +473,6 @@ def test_a_growing_recording_is_followed(tmp_path: Path, suffix: str) -> None:
         assert reader.take() == []
     live.close("quit")
     assert [type(event) for event in reader.take()] == [End]
-    assert reader.read_ratio == 1.0
     reader.close()
 
 
@@ -365,8 +502,9 @@ REFUSED = {
     "no_line_end.jsonl": (b"\x00" * 3_000_000, "not JSON of type start"),
     "deep.jsonl": (b"[" * 300_000 + b"\n", "not JSON of type start"),
     "late.jsonl": (encode(Mark(t=0.0)) + b"\n" + encode(START) + b"\n", "not JSON of type start"),
-    "not.jsonl.gz": (b"hello", "cannot be read"),
-    "not.jsonl.zst": (b"hello, this is no zstandard frame", "cannot be read"),
+    "not.jsonl.gz": (b"\x1f\x8bhello", "cannot be read"),
+    "not.jsonl.zst": (b"\x28\xb5\x2f\xfd, this is no zstandard frame", "cannot be read"),
+    "plain.jsonl.gz": (b"hello", "not JSON of type start"),
     "empty.jsonl.gz": (gzip.compress(b""), "is empty"),
     "newer.jsonl": (b'{"type":"start","t":0,"format":99,"vtop":"9.1","servers":"moved"}\n', "format 99.*use a newer"),
 }

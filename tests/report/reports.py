@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.shipped_kinds import KINDS, name
 from vtop.recording import FileRecording
-from vtop.report.model import Report, build, read
-from vtop.session.session import Session
+from vtop.report.model import Report, build
+from vtop.session.session import Session, read
 
 FOLDER = Path(__file__).parents[2] / "recordings"
 NAMES = tuple(map(name, KINDS))

@@ -103,8 +103,10 @@ def test_a_slower_server_is_found_through_that_noise() -> None:
 
 
 def test_without_an_interval_nothing_is_called_a_difference() -> None:
-    short = compare.of([run(Loop(n=12), seed=1), run(Loop(n=12, itl_s=0.2), seed=2)])
-    assert "3 rounds of requests, and 4 are needed" in short.phases[0].noise[0]
+    short = compare.of([run(Loop(n=4), seed=1), run(Loop(n=4, itl_s=0.2), seed=2)])
+    assert short.phases[0].noise[0] == (
+        "not known: fewer than 2 rounds of requests; about 32 requests make 8 blocks, or repeat it"
+    )
     assert one_of(short, "itl.mean_s")[1].verdict == "noise not known"
     for found in (short, compare.of([run(seed=1), run(Loop(itl_s=0.06), seed=2)])):
         assert all(one.low is not None for _, one in all_of(found) if one.beyond)
@@ -208,7 +210,7 @@ def test_a_recording_without_requests_is_refused() -> None:
 def test_two_devices_differ_by_more_than_the_noise_within_a_run() -> None:
     """The overload of an H200, twice, on two GPUs: 1.5 % in speed and 8 % in power, with the same preemptions."""
     found = compare.of([of_recording("overload"), of_recording("overload_loaded")])
-    assert one_of(found, "output_per_s")[1].ratio == pytest.approx(-0.0154, abs=0.0005)
+    assert one_of(found, "output_per_s")[1].ratio == pytest.approx(-0.0158, abs=0.005)  # by the clients' own stamps
     assert one_of(found, "output_per_s")[1].verdict == "worse"
     assert one_of(found, "power_w.mean")[1].verdict == "higher"
     for name in ("preemptions_per_request", "recompute.ratio", "kv.mean_ratio", "running.mean", "waiting.mean"):

@@ -211,7 +211,7 @@ def test_several_recordings_are_set_side_by_side_phase_by_phase() -> None:
     written = markdown(document([report_of("sweep"), report_of("overload_loaded")]))
     row = next(line for line in written.splitlines() if line.startswith("| overload\\_loaded c=64 |"))
     assert row == (
-        "| overload\\_loaded c=64 | 8,192 | 6.03 × | 100.0 % | 14 / 64 | 61 | 37 | 1,597 | 5,915 | 60.8 s | 6.22 ms | "
+        "| overload\\_loaded c=64 | 8,192 | 6.03 × | 100.0 % | 14 / 64 | 61 | 37 | 1,575 | 6,299 | 60.8 s | 6.22 ms | "
         "6.68 ms | 8.19 ms | 74.9 s |"
     )
     assert "| sweep c=64 | 1,280 | 0.94 × | 94.3 % | 64 / 64 |" in written

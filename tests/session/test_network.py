@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from tests.session.made import Log, Server, recorded
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.recording import Load, Request
 from vtop.session.frame.frame import View
 from vtop.session.frame.ttft import OwnTtft

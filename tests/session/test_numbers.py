@@ -7,7 +7,7 @@ import typing
 
 import pytest
 
-from vtop.metrics import vllm
+from vtop.server_kinds.vllm.kind import VLLM
 from vtop.session.frame import gpus
 from vtop.session.frame.frame import Frame
 from vtop.session.glossary.number import Number
@@ -37,9 +37,11 @@ def test_every_number_stands_in_the_frame(number: Number) -> None:
 def test_every_number_says_what_it_is_and_is_made_of(number: Number) -> None:
     assert number.formula
     assert number.unit
-    assert number.source
+    assert number.source()
     for quantity in number.reads:
-        assert vllm.exported_as(quantity) in number.source
+        exported = VLLM.series.exported_as(quantity)
+        assert exported is not None
+        assert exported in number.source()
 
 
 def test_no_number_is_told_twice() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.session.made import RECORDINGS, Log, fold, read
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.frame.frame import Frame, View
 from vtop.session.session import Session
 

@@ -6,9 +6,12 @@ import math
 
 import pytest
 
+from tests.draw import frames
 from tests.session.made import Log, Server, device
 from vtop.recording import End, HistogramCounts, Identity, Mark, Note, Outage, Scrape
+from vtop.session.bottleneck.status import of_session
 from vtop.session.frame.frame import Frame, View
+from vtop.session.frame.servers import Status
 
 VIEW = View(window_s=60.0, columns=60)  # a column a second
 
@@ -397,12 +400,52 @@ def test_one_dead_server_does_not_blank_the_rest() -> None:
     assert frame.requests.running.now == 20  # what the dead one last said is not of now
     assert alive.generation_tokens.per_s == pytest.approx(300)
     assert frame.generation_tokens.per_s == pytest.approx(200)
-    assert frame.status.kind == "down"
+    assert (frame.status.kind, frame.status.fresh) == ("busy", True), "the status of those that answer"
+    assert frame.status.absent == "1 of 3 down: host1:8000"
+    assert alive.status.absent is None
     assert [one.status.kind for one in frame.servers] == ["busy", "down", "busy"]
+    assert [one.load.running if one.load is not None else None for one in frame.servers] == [10, None, 10]
+    assert sum(one.load.generation_per_s or 0 for one in frame.servers if one.load is not None) == pytest.approx(200)
     assert [one.restarts for one in frame.servers] == [0, 0, 1]
     assert {engine.server for engine in frame.engines} == {0, 2}
     assert points(frame, "running")[3.0] == 30
     assert points(frame, "running")[7.0] == 20
+
+
+def test_when_all_servers_are_gone_nothing_speaks_for_them() -> None:
+    log = Log(2)
+    for at_s in (1.0, 2.0):
+        for number in range(2):
+            log.scrape(at_s + 0.1 * number, Server(), server=number)
+    for number in range(2):
+        log.outage(3.0 + 0.1 * number, server=number)
+    frame = log.frame()
+    assert (frame.status.kind, frame.status.fresh, frame.status.absent) == ("down", False, None)
+
+
+def test_servers_of_one_host_are_named_by_their_ports() -> None:
+    def absent(*urls: str) -> str | None:
+        dead, up = Status("down", "", 0, fresh=False), Status("busy", "", 1)
+        servers = [frames.server(at, url=url, status=up if at else dead) for at, url in enumerate(urls)]
+        return of_session(servers).absent
+
+    assert absent("http://localhost:8301", "http://localhost:8302") == "1 of 2 down: :8301"
+    assert absent("http://one:8000/v1", "http://two:8000") == "1 of 2 down: one:8000"
+    assert absent("http://[::1]:8301", "http://[::1]:8302") == "1 of 2 down: :8301"
+
+
+def test_a_stair_of_several_servers_does_not_fall_when_one_goes_silent() -> None:
+    log, one, two = Log(2), Server(), Server()
+    for at_s in range(12):
+        one.engine.count(num_preemptions=1)
+        two.engine.count(num_preemptions=1)
+        log.scrape(float(at_s), one, server=0)
+        if at_s < 6:
+            log.scrape(at_s + 0.05, two, server=1)
+        else:
+            log.outage(at_s + 0.05, server=1)
+    levels = [level for level in log.frame(view=VIEW).charts.preemptions if level is not None]
+    assert levels == sorted(levels)
 
 
 def test_the_sum_over_servers_is_taken_instant_by_instant() -> None:

@@ -11,9 +11,10 @@ from tests.session.made import Log, Server, device, fold, recorded
 from vtop.cli.simulate import simulate
 from vtop.recording import Gpu, GpuReading, Identity, decode, encode
 from vtop.recording.cut import cut
+from vtop.server_kinds.vllm.defaults import SIMULATED_LIMITS
 from vtop.session.frame.frame import Frame
 from vtop.session.frame.servers import StartedWith
-from vtop.session.history.server_config import SIMULATED, changed, started_with
+from vtop.session.history.server_config import changed, started_with
 
 GIB = 2**30
 H200 = GpuReading(index=0, uuid="GPU-0", name="NVIDIA H200", mem_total_bytes=140 * GIB, serving=True)
@@ -199,8 +200,8 @@ def test_the_budget_of_a_server_that_was_killed_stays_known_through_the_outage()
 
 def test_the_simulated_servers_defaults_are_its_options() -> None:
     options = {option.name: option.default for option in simulate.params}
-    assert ("vtop simulate", options["max_num_seqs"], options["max_num_batched_tokens"]) == SIMULATED
-    assert limits(identity(command="vtop simulate"), None) == SIMULATED[1:]
+    assert (options["max_num_seqs"], options["max_num_batched_tokens"]) == SIMULATED_LIMITS
+    assert limits(identity(command="vtop simulate"), None) == SIMULATED_LIMITS
 
 
 # --- what the verdict makes of the seats ------------------------------------------------------------------------------

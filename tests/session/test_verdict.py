@@ -9,10 +9,10 @@ import pytest
 
 from tests.session.made import RECORDINGS, SMALL, Log, Server, device, fold, read
 from vtop.recording import Host, Load, Request
-from vtop.session.bottleneck import suggestions
+from vtop.recording.events import FlagValue
+from vtop.server_kinds.vllm import suggestions
 from vtop.session.bottleneck.verdict import TITLES
 from vtop.session.frame.frame import View
-from vtop.session.frame.servers import FlagValue
 from vtop.session.frame.verdict import Verdict
 from vtop.session.session import Session
 
@@ -58,7 +58,7 @@ def test_in_the_overload_the_pool_binds_and_a_larger_one_is_what_to_try() -> Non
     assert found.limit == "kv"
     assert found.evidence[0] == "11 of 64 requests resident"
     assert "37 preemptions in " in found.sentence
-    assert "asked for 6.0 × the pool" in found.sentence
+    assert "demand 6.0 × the pool" in found.sentence
     assert found.flag is not None
     # fewer seats were tried there, and cost more than preemptions did
     assert found.flag == "--gpu-memory-utilization or --kv-cache-dtype fp8"

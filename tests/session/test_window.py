@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.session.made import Log, Server
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.history.tracks import Track
 from vtop.session.history.window import Window, between, window
 from vtop.session.session import Session

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from vtop.access import Access
 from vtop.errors import VtopError
 from vtop.recording import End, Host, Identity, Outage, Start, Target
 from vtop.recording.events import AnyEvent
 from vtop.sources import host
 from vtop.sources.attach import Attachment, struck_out
-from vtop.sources.connection import Access
 
 WITHIN_S = 20.0
 FAR = Target(url="https://192.0.2.7", local=False)

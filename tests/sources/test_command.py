@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from vtop.server_kinds.vllm.kind import VLLM
 from vtop.sources import command
 from vtop.sources.command import Command, on_port, server
 
@@ -75,7 +76,7 @@ def test_a_listener_that_is_no_vllm_has_none(tmp_path: Path) -> None:
     ],
 )
 def test_a_vllm_command_is_known_in_its_forms(typed: str, name: str) -> None:
-    assert server(typed.split()) == (name, ["m", "--x"])
+    assert server(typed.split()) == (VLLM, name, ["m", "--x"])
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from vtop.sources.flags import Value, flags_of
+from vtop.recording.events import FlagValue
+from vtop.server_kinds.vllm.flags import FLAGS
+from vtop.sources.flags import flags_of
 
 
 @pytest.mark.parametrize(
@@ -36,8 +38,8 @@ from vtop.sources.flags import Value, flags_of
         ("--max-num-seqs many", {}),
     ],
 )
-def test_a_flag_is_read_however_it_is_typed(typed: str, read: dict[str, Value]) -> None:
-    assert flags_of(typed.split()) == read
+def test_a_flag_is_read_however_it_is_typed(typed: str, read: dict[str, FlagValue]) -> None:
+    assert flags_of(typed.split(), FLAGS) == read
 
 
 @pytest.mark.parametrize(
@@ -49,17 +51,20 @@ def test_a_flag_is_read_however_it_is_typed(typed: str, read: dict[str, Value]) 
     ],
 )
 def test_of_a_json_flag_only_what_is_let_through_is_read(words: list[str]) -> None:
-    assert flags_of(words) == {"speculative-config.method": "eagle", "speculative-config.num_speculative_tokens": 3}
+    assert flags_of(words, FLAGS) == {
+        "speculative-config.method": "eagle",
+        "speculative-config.num_speculative_tokens": 3,
+    }
 
 
 def test_the_sizes_in_a_compilation_config_are_read() -> None:
     written = '{"cudagraph_capture_sizes": [1, 2, 4], "cudagraph_mode": "FULL", "cache_dir": "/home/me"}'
-    assert flags_of(["-cc", written]) == {
+    assert flags_of(["-cc", written], FLAGS) == {
         "compilation-config.cudagraph_capture_sizes": "1,2,4",
         "compilation-config.cudagraph_mode": "FULL",
     }
-    assert flags_of(["--compilation-config", "3"]) == {"compilation-config.level": 3}
-    assert flags_of(["--compilation-config", "{broken"]) == {}
+    assert flags_of(["--compilation-config", "3"], FLAGS) == {"compilation-config.level": 3}
+    assert flags_of(["--compilation-config", "{broken"], FLAGS) == {}
 
 
 SECRET = "sk-s3cret"
@@ -87,4 +92,4 @@ SECRET = "sk-s3cret"
     ],
 )
 def test_no_secret_path_or_name_comes_through(words: list[str]) -> None:
-    assert SECRET not in repr(flags_of(words))
+    assert SECRET not in repr(flags_of(words, FLAGS))

@@ -19,11 +19,12 @@ from typing import Any, TypeVar
 import httpx
 import pytest
 
+from vtop.access import Access
 from vtop.errors import VtopError
 from vtop.recording.events import Event, Identity, Note, Outage, Scrape, Target, encode
 from vtop.sources import processes, proxy
 from vtop.sources.command import Command
-from vtop.sources.server import Access, ServerSource
+from vtop.sources.server import ServerSource
 
 PAGE = b"""# HELP vllm:num_requests_running Running.
 # TYPE vllm:num_requests_running gauge
@@ -248,7 +249,7 @@ def test_a_dead_engine_is_seen_in_the_health() -> None:
 def test_no_answer_to_health_is_0() -> None:
     def script(path: str) -> Reply:
         if path == "/health":
-            raise httpx.ReadTimeout("")
+            raise httpx.ConnectError("")
         return vllm(path)
 
     assert of(watch(script, 1), Scrape)[0].health == 0
@@ -599,6 +600,21 @@ def test_a_redirect_on_the_same_host_is_followed_and_remembered() -> None:
         assert server.seen.count("/metrics") == 1
 
 
+def test_a_redirect_to_another_port_of_the_host_does_not_carry_the_key() -> None:
+    heard: list[tuple[str | None, str | None]] = []
+
+    def other(path: str, request: BaseHTTPRequestHandler) -> Reply:
+        heard.append((request.headers["authorization"], request.headers["x-tenant"]))
+        return vllm(path)
+
+    with serving(other) as elsewhere:
+        place = {"location": f"{elsewhere.url}/metrics"}
+        with serving(metrics_only(lambda _: Reply(302, headers=place))) as server:
+            events = once(server.url, Access(api_key="k-1", headers=(("x-tenant", "blue"),)))
+    assert len(of(events, Scrape)) == 2
+    assert heard == [(None, None)] * 2
+
+
 def test_a_redirect_to_another_host_is_named_and_not_followed() -> None:
     place = {"location": "https://user:pw@login.example/sso?token=t0ken"}
     events = watch(lambda path: Reply(302, headers=place) if path == "/metrics" else vllm(path), 1)
@@ -628,7 +644,7 @@ def test_a_certificate_must_be_trusted_unless_told_otherwise(certificate: Path) 
     with serving(vllm, context) as server:
         url = server.url.replace("http:", "https:")
         outage = the_outage(once(url))
-        assert len(of(once(url, Access(ca_file=certificate)), Scrape)) == 2
+        assert len(of(once(url, Access(ca_file=str(certificate))), Scrape)) == 2
         assert len(of(once(url, Access(insecure=True)), Scrape)) == 2
     assert outage.reason == "tls"
     assert "--ca-file or --insecure" in outage.detail
@@ -641,7 +657,7 @@ def test_http_that_redirects_to_https_checks_the_certificate(certificate: Path) 
         https = safe.url.replace("http:", "https:")
         with serving(lambda path, _: Reply(308, headers={"location": https + path})) as server:
             assert the_outage(once(server.url)).reason == "tls"
-            assert len(of(once(server.url, Access(ca_file=certificate)), Scrape)) == 2
+            assert len(of(once(server.url, Access(ca_file=str(certificate))), Scrape)) == 2
 
 
 # Proxies
@@ -774,7 +790,7 @@ def test_a_ca_file_that_is_none_is_refused(tmp_path: Path) -> None:
         if path.name == "empty.pem":
             path.write_text("nothing")
         with pytest.raises(VtopError, match="--ca-file"):
-            ServerSource(0, Target(url="https://h"), Access(ca_file=path), lambda _: None, monotonic)
+            ServerSource(0, Target(url="https://h"), Access(ca_file=str(path)), lambda _: None, monotonic)
 
 
 def free_url() -> str:

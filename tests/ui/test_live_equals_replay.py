@@ -33,12 +33,12 @@ async def test_live_equals_replay(source: Path, size: tuple[int, int], tmp_path:
         for part in PARTS:
             await session.feed(end_s * part)
             await session.pilot.press("space")  # a paused screen says so in both
-            seen[session.clock.now_s] = cells(session.app)
+            seen[session.clock.now_s] = cells(session.app)[:-1]  # but for the keys, which follow the mode
             await session.pilot.press("end")
     async with replay(recorded, size=size) as again:
         for at_s in (*seen, *reversed(seen)):
             await again.at(at_s)
-            assert cells(again.app) == seen[at_s], at_s
+            assert cells(again.app)[:-1] == seen[at_s], at_s
 
 
 async def test_playing_to_an_instant_shows_what_seeking_it_shows() -> None:

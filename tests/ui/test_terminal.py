@@ -30,8 +30,8 @@ main(sys.argv[1:])
 FAULT_IN_A_SOURCE = """
 import sys
 from vtop.sources import server
-def fail(self): raise RuntimeError("a fault in a source")
-server.ServerSource._tick = fail
+def fail(self, at_s): raise RuntimeError("a fault in a source")
+server.ServerSource._ask = fail
 from vtop.cli import main
 main(sys.argv[1:])
 """
@@ -104,15 +104,36 @@ def test_a_fault_in_a_worker_puts_the_terminal_back_and_closes_the_recording(tmp
 
 def test_a_fault_in_a_source_is_told_after_the_screen_and_the_session_goes_on(tmp_path: Path) -> None:
     with Terminal([sys.executable, "-c", FAULT_IN_A_SOURCE, *LIVE[len(VTOP) :]], folder=tmp_path) as terminal:
-        terminal.until(b"broke off")
+        terminal.until(b"try 2")  # the next tick asks again
         terminal.press(b"m")
         terminal.until(b"mark")
         terminal.press(b"q")
         assert terminal.exit_code() == 1
     screen, _, after = terminal.written.rpartition(b"\x1b[?1049l")
     assert b"Traceback" not in screen
-    assert b"a fault in a source" in after
+    assert b"Traceback" not in after
+    assert b"vtop itself failed reading what the server answered (RuntimeError in " in after
     assert isinstance(last(tmp_path / "session.jsonl"), End)
+
+
+@pytest.mark.parametrize("how", ["key", "signal"])
+def test_ctrl_z_gives_the_terminal_back_and_fg_paints_all_of_the_screen(how: str, tmp_path: Path) -> None:
+    with Terminal(LIVE, folder=tmp_path) as terminal:
+        terminal.until(b"refused")
+        if how == "key":
+            terminal.press(b"\x1a")
+        else:
+            terminal.process.send_signal(signal.SIGTSTP)
+        terminal.until(b"\x1b[?1049l")
+        assert os.waitid(os.P_PID, terminal.process.pid, os.WSTOPPED | os.WNOWAIT)
+        assert modes_left_on(terminal.written) == set()
+        before = len(terminal.written)
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.until(lambda: b"127.0.0.1:1" in terminal.written[before:])
+        assert b"\x1b[?1049h" in terminal.written[before:]
+        terminal.press(b"q")
+        assert terminal.exit_code() == 0
+    assert modes_left_on(terminal.written) == set()
 
 
 @pytest.mark.parametrize("hears_hangup", [True, False], ids=["hangup", "silence"])

@@ -11,16 +11,20 @@ from typing import Any
 
 import click
 
-from vtop import __version__
-from vtop.cli import compare, config, files, load, replay, report, simulate, watch, whatif
+from vtop import __version__, faults
+from vtop.cli import capacity, compare, config, files, load, plan, replay, report, simulate, watch, whatif
 from vtop.cli.arguments import spelled_out
-from vtop.cli.common import attached, need_terminal, servers_of, view_of
+from vtop.cli.common import attached, echo, need_terminal, servers_of, view_of
 from vtop.cli.options import load_options, look_options, server_options
 from vtop.errors import VtopError
 
 
 class VtopGroup(click.Group):
-    """Errors of the user are one line on stderr, and exit code 2. A bare address is a --url."""
+    """Errors of the user are one line on stderr and exit code 2, faults of vtop's own one line and exit code 70.
+
+    A fault that ended nothing (a source tried again) makes 1 of an exit code that would have been 0. A bare address
+    is a --url.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.default_map = config.defaults(self)
@@ -32,20 +36,40 @@ class VtopGroup(click.Group):
                 stream.reconfigure(errors="replace")
         kwargs["standalone_mode"] = False
         try:
-            sys.exit(super().main(*args, **kwargs) or 0)
+            code = super().main(*args, **kwargs) or 0
+            sys.exit(_faults_told() or code)
+        except SystemExit as end:
+            if not _faults_told() or end.code:
+                raise
+            sys.exit(1)
         except VtopError as error:
-            click.echo(f"vtop: {error}", err=True)
+            echo(f"vtop: {error}", err=True)
             sys.exit(error.exit_code)
         except click.ClickException as error:
             said = error.format_message().rstrip(".")
             context = getattr(error, "ctx", None)
             verb = context.command_path if context is not None else "vtop"
-            click.echo(f"vtop: {said[:1].lower()}{said[1:]} ({verb} --help)", err=True)
+            echo(f"vtop: {said[:1].lower()}{said[1:]} ({verb} --help)", err=True)
             sys.exit(2)
         except click.Abort:  # ctrl-c
             sys.exit(130)
+        except OSError as error:  # the world again: a disk that is full, a file that went away
+            where = f"{error.filename}: " if isinstance(error.filename, str) else ""
+            echo(f"vtop: {where}{error.strerror or type(error).__name__}", err=True)
+            sys.exit(2)
+        except Exception as error:
+            echo(f"vtop: {faults.put_down(error, 'at this command')}", err=True)
+            sys.exit(70)
         finally:
             _give_up_what_nobody_reads()
+
+
+def _faults_told() -> int:
+    """Say on stderr what went wrong in vtop itself and ended nothing: 1 where something did."""
+    said, faults.told[:] = list(faults.told), []
+    for line in said:
+        echo(f"vtop: {line}", err=True)
+    return 1 if said else 0
 
 
 def _give_up_what_nobody_reads() -> None:
@@ -93,6 +117,8 @@ def main(ctx: click.Context, /, **asked: Any) -> None:
     phases = load.phases_of(asked)
     view = view_of(asked)
     servers = servers_of(asked)
+    if record_to == Path("-"):
+        raise VtopError("--record -: name a file; vtop record -o - writes to stdout")
     if once:
         if phases:
             raise VtopError("--load goes with the screen, not with --once; see vtop load and vtop sweep")
@@ -108,7 +134,7 @@ for verb in (watch.record, load.sweep, load.load, replay.replay, replay.show):
     main.add_command(verb)
 for verb in (report.report, compare.compare, files.export, files.check, files.cut, files.merge):
     main.add_command(verb)
-for verb in (simulate.demo, simulate.simulate, whatif.whatif, whatif.fit):
+for verb in (simulate.demo, simulate.simulate, whatif.whatif, whatif.fit, plan.plan, capacity.capacity):
     main.add_command(verb)
 main.add_command(config.config)
 config.listen_to_environment(main, *main.commands.values())

@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from vtop.cli.options import DEFAULT_URL
+from vtop import plain
+from vtop.cli.options import DEFAULT_THEME, DEFAULT_URL
 from vtop.errors import VtopError
 from vtop.shipped import folder
 
 if TYPE_CHECKING:
-    from vtop.recording import FileRecording
+    from vtop.access import Access
+    from vtop.recording import FileRecording, LiveRecording
     from vtop.recording.events import Target
-    from vtop.session.session import Session
+    from vtop.report.render.document import Document
     from vtop.sources.attach import Attachment
-    from vtop.sources.connection import Access
 
 
-def view_of(look: dict[str, Any]) -> dict[str, Any]:
-    """How to look at a session: the look itself, the window and what is hidden. Takes these options out of `look`."""
+def view_of(look: dict[str, Any], *, document: bool = False) -> dict[str, Any]:
+    """How to look at a session: the look itself, the window and what is hidden. Takes these options out of `look`.
+
+    A `document` has the same theme whatever the terminal can show.
+    """
     import os
 
-    from vtop.draw.layout import BODY
+    from vtop.cli.terminal import is_ascii, theme_for
+    from vtop.draw.layout import body
     from vtop.draw.theme import load
 
     hidden = frozenset(name.strip() for name in look.pop("hide").split(",") if name.strip())
-    if wrong := hidden - set(BODY):
-        raise VtopError(f"--hide {sorted(wrong)[0]}: no such panel; there are {', '.join(BODY)}")
+    if wrong := hidden - set(body()):
+        raise VtopError(f"--hide {sorted(wrong)[0]}: no such panel; there are {', '.join(body())}")
     encodings = [(stream.encoding or "ascii").lower() for stream in (sys.stdout, sys.stderr) if stream is not None]
     narrow = not all(encoding.startswith("utf") for encoding in encodings)
-    theme, ascii_only = look.pop("theme"), look.pop("ascii_only")
+    theme, ascii_only = look.pop("theme"), look.pop("ascii_only") or is_ascii(os.environ)
+    if theme is None:
+        theme = DEFAULT_THEME if document else theme_for(os.environ)
     return {
         "look": load(theme, ascii=ascii_only or narrow, colour="NO_COLOR" not in os.environ),
         "window_s": look.pop("window_s"),
@@ -109,21 +117,6 @@ def open_recording(file: Path, config: Path | None = None) -> FileRecording:
     return recording
 
 
-def session_of(start: Any, recording: Any) -> Session:
-    """A recording read to its present end."""
-    import gc
-
-    from vtop.session.session import Session
-
-    session = Session(start)
-    gc.disable()  # nothing made here is garbage
-    while events := recording.take(200):
-        for event in events:
-            session.apply(event)
-    gc.enable()
-    return session
-
-
 def need_terminal(instead: str) -> None:
     if (lacking := no_terminal()) is not None:
         raise VtopError(f"the screen needs a terminal{lacking}; without one use {instead}")
@@ -139,34 +132,78 @@ def no_terminal() -> str | None:
     return " that can do more than TERM=dumb" if os.environ.get("TERM") == "dumb" else None
 
 
+def echo(text: object, *, err: bool = False, nl: bool = True) -> None:
+    """The one way for text of a verb to stdout or stderr: whatever it quotes can do no harm to a terminal."""
+    click.echo(plain.lines(str(text)), err=err, nl=nl)
+
+
+def echo_document(document: bytes, form: str) -> None:
+    """A document on stdout; json stays the same document."""
+    text = document.decode()
+    click.echo(plain.json(text) if form == "json" else plain.lines(text), nl=False)
+
+
 def print_json(frame: Any) -> None:
     import msgspec
 
-    click.echo(msgspec.json.format(msgspec.json.encode(frame), indent=1))
+    echo_document(msgspec.json.format(msgspec.json.encode(frame), indent=1) + b"\n", "json")
 
 
 def write(path: Path, content: bytes) -> None:
-    try:
-        with open(path, "xb") as file:
-            file.write(content)
-    except FileExistsError as error:
-        raise VtopError(f"{path}: exists already; name a new file, or remove it first") from error
-    except OSError as error:
-        raise VtopError(f"{path}: cannot be written ({error.strerror})") from error
+    """To a new file, which is there only when it is whole; "-" is stdout. Raises VtopError."""
+    from vtop.export.files import STDOUT, new_file
+
+    if path != STDOUT and os.path.lexists(path):
+        raise VtopError(f"{path}: exists already; name a new file, or remove it first")
+    with new_file(path, force=False, packed=False) as file:
+        file.write(content)
 
 
-def form_of(
-    output: Path | None, form: str | None, forms: Mapping[str, str], endings: str, *, without: str = "txt"
-) -> str:
-    """The form to write: as asked, by the file's ending (`forms`), or `without` a file. `endings`: those, in words.
+def whole(recording: LiveRecording) -> None:
+    """Raises VtopError where what was to be recorded is not all in its file."""
+    if recording.lost:
+        raise VtopError("; ".join(recording.lost))
 
-    Raises VtopError for an ending that tells no form.
+
+def put(output: Path | None, content: Document | bytes, form: str) -> None:
+    """A document, or the bytes of one, into its file or on stdout; there a terminal gets its width and its colours."""
+    if output is None and form == "txt" and sys.stdout.isatty() and not isinstance(content, bytes):
+        from rich.console import Console
+
+        from vtop.report.render.terminal import show
+
+        show(content, Console())
+        return
+    if not isinstance(content, bytes):
+        from vtop.report.render.forms import written
+
+        try:
+            content = written(content, form)
+        except ModuleNotFoundError as error:
+            needed = f"{form} needs the package {error.name}, which vtop installs with itself; md and json need none"
+            raise VtopError(needed) from error
+    if output is None:
+        echo_document(content, form)
+    else:
+        write(output, content)
+        echo(str(output), err=True)
+
+
+def form_of(output: Path | None, form: str | None, forms: Sequence[str], *, without: str = "txt") -> str:
+    """The form to write, one of `forms`: as asked, by the file's ending, or `without` a file.
+
+    Raises VtopError for an ending that tells none of them.
     """
     if form is not None:
         return form
     if output is None:
         return without
-    known = forms.get(output.suffix.lower())
-    if known is None:
-        raise VtopError(f"-o {output}: of which form? End it in {endings}, or say --format")
+    from vtop.report.render.forms import FORMS
+
+    known = FORMS.get(output.suffix.lower())
+    if known is None or known not in forms:
+        endings = [f".{one}" for one in forms]
+        raise VtopError(
+            f"-o {output}: of which form? End it in {', '.join(endings[:-1])} or {endings[-1]}, or say --format"
+        )
     return known

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from vtop.cli.common import form_of, open_recording, session_of, write
+from vtop.cli.common import echo, form_of, open_recording, put
 from vtop.cli.options import ParamType
 from vtop.errors import VtopError
 
@@ -18,10 +17,9 @@ if TYPE_CHECKING:
     from vtop.report.compare.parts import Comparison
     from vtop.report.compare.phase_blocks import Recorded
     from vtop.report.phases import TimeRange
+    from vtop.report.render.document import Document
 
-FORMATS = {
-    ".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json", ".txt": "txt", ".svg": "svg",
-}  # fmt: skip
+FORMS = ("txt", "md", "json", "html", "svg")
 
 
 class Percent(ParamType[float]):
@@ -44,11 +42,11 @@ class Percent(ParamType[float]):
 @click.command()
 @click.argument("sides", nargs=-1, required=True, metavar="A B…")
 @click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), help="Where to. [stdout]")
-@click.option("--format", "form", type=click.Choice(["txt", "md", "json", "html", "svg"]), help="[by the ending of -o]")
+@click.option("--format", "form", type=click.Choice(FORMS), help="[by the ending of -o]")
 @click.option("--phase", "phases", multiple=True, metavar="FROM-TO,…", help="Stretches to compare, of every recording.")
 @click.option("--unlike", is_flag=True, help="Compare unlike runs too: other lengths, load or model.")
-@click.option("--confidence", type=Percent(), default="99%", show_default=True, help="Of the intervals.")
-@click.option("--fail-over", "over", type=Percent(), metavar="5%", help="Exit code 1 when something is worse by more.")
+@click.option("--confidence", type=Percent(), default="95%", show_default=True, help="Of all intervals together.")
+@click.option("--fail-over", "over", type=Percent(), metavar="5%", help="Exit code 1: something is worse by more.")
 @click.option("--on", metavar="NUMBER,…", help="What --fail-over looks at. [output_per_s,ttft.mean_s,itl.mean_s,…]")
 def compare(
     sides: tuple[str, ...],
@@ -69,7 +67,7 @@ def compare(
         raise VtopError(f"compare {sides[0]} with what? name two sides or more: vtop compare A B")
     if not 0.5 <= confidence < 1:
         raise VtopError(f"--confidence {confidence * 100:g} %: between 50 and 100, such as 95%")
-    written = form_of(output, form, FORMATS, ".txt, .md, .json, .html or .svg")
+    written = form_of(output, form, FORMS)
     if output is not None and output.exists():
         raise VtopError(f"{output}: exists already; name a new file, or remove it first")
     from vtop.report.compare import compare as report
@@ -80,50 +78,46 @@ def compare(
         raise VtopError("--on goes with --fail-over 5%")
     names = gate.names_of(on) if on is not None else gate.DEFAULT
     asked = [stretch for text in phases for stretch in asked_phases(text)]
-    found = report.of_sides([_side(word, asked) for word in sides], unlike=unlike, confidence=confidence)
-    _put(written, found, output)
+    torn: list[str] = []
+    found = report.of_sides([_side(word, asked, torn) for word in sides], unlike=unlike, confidence=confidence)
+    put(output, _content(written, found), written)
     if over is None:
         return 0
     judged = gate.judge(found, over, names)
+    for line in torn:
+        echo(f"vtop: not judged: {line}", err=True)
     for line in judged.open:
-        click.echo(f"vtop: not judged: {line}", err=True)
+        echo(f"vtop: not judged: {line}", err=True)
     for line in judged.failed:
-        click.echo(f"vtop: {line}", err=True)
-    return 1 if judged.failed else 0
+        echo(f"vtop: {line}", err=True)
+    return 1 if judged.failed else 3 if judged.open or torn else 0
 
 
-def _side(word: str, asked: list[TimeRange]) -> list[Run]:
-    """A1,A2: runs; A1+A2: one run in two files. A file whose own name has such a sign is that file."""
+def _side(word: str, asked: list[TimeRange], torn: list[str]) -> list[Run]:
+    """A1,A2: runs; A1+A2: one run in two files. A file whose own name has such a sign is that file.
+
+    torn: takes a sentence for each file that lacks something.
+    """
     runs = [word] if Path(word).exists() else word.split(",")
     files = [[run] if Path(run).exists() else run.split("+") for run in runs]
     if not all(file for run in files for file in run):
         raise VtopError(f"{word}: a name is missing; write A1,A2 for repeats and A1+A2 for one run in two files")
-    return [tuple(_recorded(Path(file), asked) for file in run) for run in files]
+    return [tuple(_recorded(Path(file), asked, torn) for file in run) for run in files]
 
 
-def _recorded(file: Path, asked: list[TimeRange]) -> Recorded:
+def _recorded(file: Path, asked: list[TimeRange], torn: list[str]) -> Recorded:
     from vtop.report.compare.compare import recorded
+    from vtop.session.session import read
 
     recording = open_recording(file)
-    return recorded(session_of(recording.start, recording), file.name, asked)
+    session = read(recording)
+    if recording.faulty or not session.finished:
+        lacks = f"lines of it cannot be read ({recording.faulty})" if recording.faulty else "it was broken off"
+        torn.append(f"all of {file.name}: {lacks}")
+    return recorded(session, file.name, asked)
 
 
-def _put(form: str, found: Comparison, output: Path | None) -> None:
-    if output is not None:
-        write(output, _bytes(form, found))
-        click.echo(str(output), err=True)
-    elif form == "txt" and sys.stdout.isatty():
-        from rich.console import Console
-
-        from vtop.report.compare.compare_document import document
-        from vtop.report.render.terminal import show
-
-        show(document(found, drawn=False), Console())
-    else:
-        click.echo(_bytes(form, found).decode(), nl=False)
-
-
-def _bytes(form: str, found: Comparison) -> bytes:
+def _content(form: str, found: Comparison) -> Document | bytes:
     if form == "json":
         from vtop.report.compare.comparison_json import json
 
@@ -137,15 +131,4 @@ def _bytes(form: str, found: Comparison) -> bytes:
         return difference_figure.svg(figure).encode()
     from vtop.report.compare.compare_document import document
 
-    content = document(found, drawn=form != "txt")
-    if form == "md":
-        from vtop.report.render.markdown import markdown
-
-        return markdown(content).encode()
-    if form == "html":
-        from vtop.report.render.html import html
-
-        return html(content).encode()
-    from vtop.report.render.terminal import text
-
-    return text(content).encode()
+    return document(found, drawn=form != "txt")

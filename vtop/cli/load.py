@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vtop import units
+from vtop import plain, units
 from vtop.cli.arguments import joined
-from vtop.cli.common import attached, servers_of
+from vtop.cli.common import attached, echo, servers_of, whole
 from vtop.cli.options import DEFAULT_URL, Seconds, access_options, server_options
 from vtop.errors import VtopError
 
 END_S = 3.0  # for a load to end after a signal
 
 if TYPE_CHECKING:
+    from vtop.access import Access
     from vtop.load.workers.controller import Controller
     from vtop.load.workload.phase import Phase
     from vtop.recording import LiveRecording
     from vtop.recording.events import AnyEvent, Load, Target
     from vtop.session.frame.frame import Frame
     from vtop.session.frame.load import LoadPart, Quantiles
-    from vtop.sources.connection import Access
 
 
 def controller_of(
@@ -36,24 +36,21 @@ def controller_of(
     recording: LiveRecording,
     began_s: float,
     phases: Sequence[Phase],
+    *,
+    first: int = 0,
 ) -> Controller:
-    """The load on the first server. Raises VtopError; asks before it loads another host."""
+    """The load on the first server, from phase `first` on. Raises VtopError; asks before it loads another host."""
+    from vtop.access import Endpoint
     from vtop.load.workers.controller import Controller
-    from vtop.load.workers.probe import Door
     from vtop.load.workload.spec import slo
 
     consent(asked, servers[0][0])
     target, access = servers[0][0], servers[1][0]
     bounds = slo(asked["slo"]).record() if asked.get("slo") else None
-    door = Door(
-        url=target.url,
-        bearer=access.api_key,
-        headers=access.headers,
-        basic=access.basic,
-        ca_file=str(access.ca_file) if access.ca_file is not None else None,
-        insecure=access.insecure,
+    endpoint = Endpoint(target.url, access)
+    return Controller(
+        phases, endpoint, recording.append, recording.clock, began_s, model=asked.get("model"), slo=bounds, first=first
     )
-    return Controller(phases, door, recording.append, recording.clock, began_s, model=asked.get("model"), slo=bounds)
 
 
 def consent(asked: dict[str, Any], target: Target) -> None:
@@ -126,12 +123,14 @@ def sweep(
     controller.settle_s = gap_s
     for phase in plan:
         if (caveat := thin(phase)) is not None:
-            click.echo(caveat, err=True)
+            echo(caveat, err=True)
     attachment.start()
     try:
         code = _run(controller, attachment.recording, attachment.stop, "the sweep is done")
     finally:
-        click.echo(f"recorded {output}", err=True)
+        if not attachment.recording.lost:
+            echo(f"recorded {output}", err=True)
+    whole(attachment.recording)
     sys.exit(code)
 
 
@@ -161,8 +160,11 @@ def load(words: tuple[str, ...], **asked: Any) -> None:
     controller = controller_of(asked, servers, recording, attachment.began_s, plan)
     attachment.start()
 
+    seen = sys.stdout.isatty()
+
     def write(events: Sequence[AnyEvent]) -> None:
-        out.writelines(encode(event) + b"\n" for event in events)
+        lines = (encode(event) + b"\n" for event in events)
+        out.writelines(plain.json(line.decode()).encode() for line in lines) if seen else out.writelines(lines)
         out.flush()
 
     sys.exit(_run(controller, recording, attachment.stop, "the load is done", write))
@@ -173,7 +175,9 @@ class LastScrape:
     for."""
 
     def __init__(self, interval_s: float) -> None:
-        self._patience_s = 2.5 * interval_s + 1.0
+        from vtop.recording import GAP_INTERVALS
+
+        self._patience_s = GAP_INTERVALS * interval_s + 1.0
         self._left_s = 0.0
         self._scraped = False
         self._ended_s: float | None = None
@@ -273,7 +277,7 @@ class _Talk:
         session = self._session
         for event in events:
             session.apply(event)
-            if isinstance(event, Note) and event.source == "load":
+            if isinstance(event, Note) and event.source in ("load", "recording"):
                 self._say(event.text)
             elif isinstance(event, Load) and event.state == "end":
                 self._say_row(event)
@@ -294,14 +298,14 @@ class _Talk:
 
     def _say(self, text: str) -> None:
         self._rewrite("")
-        click.echo(text, err=True)
+        echo(text, err=True)
 
     def _rewrite(self, line: str) -> None:
         """The one line that changes while a phase runs."""
         if line == (self._now or ""):
             return
         width = max(20, shutil.get_terminal_size().columns - 1)
-        self._now = line[:width]
+        self._now = plain.line(line)[:width]
         click.echo(f"\r\x1b[K{self._now}", nl=False, err=True)
 
 

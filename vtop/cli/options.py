@@ -15,6 +15,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_URL = "http://localhost:8000"
 DEFAULT_THEME = "dark"
+DOCUMENT_WINDOW_S = 300.0  # of show and --once, where none is asked for
 
 if TYPE_CHECKING:
     ParamType = click.ParamType
@@ -109,10 +110,18 @@ server_options = together(
 )
 
 look_options = together(
-    click.option("--theme", default=DEFAULT_THEME, show_default=True, metavar="NAME", envvar="VTOP_THEME"),
+    click.option(
+        "--theme",
+        metavar="NAME",
+        envvar="VTOP_THEME",
+        help="dark, light, contrast, ansi16. [what the terminal can show; dark in documents]",
+    ),
     click.option("--ascii", "ascii_only", is_flag=True, envvar="VTOP_ASCII", help="No character beyond ASCII."),
     click.option(
-        "--window", "window_s", type=Seconds(least=1), default=300.0, help="Time window of numbers and charts. [5m]"
+        "--window",
+        "window_s",
+        type=Seconds(least=1),
+        help="Time window of numbers and charts. [grows to 5m with the session; 5m in documents]",
     ),
     click.option("--hide", default="", metavar="PANELS", help="Panels to leave out: gpus,latencies,…"),
 )

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from vtop import units
-from vtop.cli.common import need_terminal, open_recording, print_json, session_of, view_of, write
-from vtop.cli.options import DEFAULT_THEME, Number, Seconds, Size, look_options, shape_option
+from vtop.cli.common import echo, need_terminal, open_recording, print_json, view_of, write
+from vtop.cli.options import DEFAULT_THEME, DOCUMENT_WINDOW_S, Number, Seconds, Size, look_options, shape_option
 from vtop.errors import VtopError
 
 
@@ -51,11 +51,15 @@ def show(
     **look: Any,
 ) -> None:
     """One frame of a recording without a terminal: text, JSON, SVG or PNG."""
+    from vtop.session.session import read
+
     only_numbers = form == "json" and svg_to is None and png_to is None
-    plain = only_numbers and look["theme"] == DEFAULT_THEME and not look["hide"]
-    view = look if plain else view_of(look)  # a document needs no colours, but a wrong word is said
+    plain = only_numbers and look["theme"] in (None, DEFAULT_THEME) and not look["hide"]
+    if look["window_s"] is None:
+        look["window_s"] = DOCUMENT_WINDOW_S
+    view = look if plain else view_of(look, document=True)  # a document needs no colours, but a wrong word is said
     recording = open_recording(file, model_config)
-    session = session_of(recording.start, recording)
+    session = read(recording)
     if at_s is not None and at_s > session.end_s:
         raise VtopError(f"--at {units.clock(at_s)}: {file} ends at {units.clock(session.end_s)}")
     now_s = session.end_s if at_s is None else at_s
@@ -72,4 +76,4 @@ def show(
     if png_to is not None:
         write(png_to, screenshot.png(drawn))
     if svg_to is None and png_to is None:
-        click.echo(text, nl=False)
+        echo(text, nl=False)

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vtop import units
-from vtop.cli.common import attached, print_json, servers_of, session_of
+from vtop.cli.common import attached, echo, print_json, servers_of, whole
 from vtop.cli.load import consent, controller_of
-from vtop.cli.options import Seconds, server_options
+from vtop.cli.options import DOCUMENT_WINDOW_S, Seconds, server_options
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
+    from vtop.access import Access
     from vtop.load.workload.phase import Phase
     from vtop.recording.events import Target
     from vtop.sources.attach import Attachment
-    from vtop.sources.connection import Access
 
 
 def live(
@@ -62,9 +62,10 @@ def live(
         if load is not None:
             load.stop()
         attachment.stop(left)
-        if path is not None:
+        if path is not None and not attachment.recording.lost:
             with contextlib.suppress(OSError):  # the terminal may be gone
-                click.echo(f"recorded {path}", err=True)
+                echo(f"recorded {path}", err=True)
+    whole(attachment.recording)
 
 
 def once(attachment: Attachment, view: dict[str, Any], as_json: bool) -> None:
@@ -72,14 +73,17 @@ def once(attachment: Attachment, view: dict[str, Any], as_json: bool) -> None:
     import shutil
 
     from vtop.session.frame.frame import View
+    from vtop.session.session import read
 
     clock: Callable[[], float] = attachment.clock
     try:
         answered = attachment.once()
-        session = session_of(attachment.recording.start, attachment.recording)
-        frame = session.frame(clock(), View(window_s=view["window_s"]))
+        session = read(attachment.recording)
+        window_s = view["window_s"]
+        frame = session.frame(clock(), View(window_s=DOCUMENT_WINDOW_S if window_s is None else window_s))
     finally:
         attachment.stop("once")
+    whole(attachment.recording)
     if as_json:
         print_json(frame)
     else:
@@ -87,7 +91,7 @@ def once(attachment: Attachment, view: dict[str, Any], as_json: bool) -> None:
 
         size = shutil.get_terminal_size((120, 36))
         shown = run.still(session, now_s=frame.now_s, size=(max(80, size.columns), max(24, size.lines - 1)), **view)
-        click.echo(shown[1], nl=False)
+        echo(shown[1], nl=False)
     if not answered:
         sys.exit(2)
 
@@ -95,14 +99,20 @@ def once(attachment: Attachment, view: dict[str, Any], as_json: bool) -> None:
 @click.command()
 @server_options
 @click.option("--for", "for_s", type=Seconds(least=0.1), help="Stop after this time. [until ctrl-c]")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="New file.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="New file, or -.")
 def record(for_s: float | None, output: Path, **asked: Any) -> None:
-    """Record without a screen: FILE.jsonl, .jsonl.gz or .jsonl.zst."""
+    """Record without a screen: FILE.jsonl, .jsonl.gz or .jsonl.zst.
+
+    Exit codes: 0 done, 2 nothing was recorded, or not all of it; 128 + n: nobody reads stdout any more.
+    """
     import signal
     import threading
 
-    from vtop.recording import Outage, Scrape
+    from vtop.draw.theme import clean
+    from vtop.recording import Note, Outage, Scrape
 
+    if output == Path("-") and sys.stdout.isatty():
+        raise VtopError("-o -: stdout is a terminal; name a file, or lead it into a program")
     servers = servers_of(asked)
     stop = threading.Event()
     reasons: list[str] = []
@@ -119,7 +129,7 @@ def record(for_s: float | None, output: Path, **asked: Any) -> None:
     scrapes = failed = 0
     attachment.start()
     try:
-        click.echo(f"recording {', '.join(server.url for server in recording.start.servers)} to {output}", err=True)
+        echo(f"recording {', '.join(server.url for server in recording.start.servers)} to {output}", err=True)
         done = False
         while not done:
             left_s = math.inf if for_s is None else for_s - clock()
@@ -127,11 +137,15 @@ def record(for_s: float | None, output: Path, **asked: Any) -> None:
             for event in recording.take():  # what is on the disk need not be in memory
                 scrapes += isinstance(event, Scrape)
                 failed += isinstance(event, Outage)
-            if recording.saving_to is None:
-                raise VtopError(f"{output}: writing failed after {units.clock(clock())}; is the disk full?")
+                if isinstance(event, Note) and event.source == "recording":
+                    echo(f"vtop: {clean(event.text)}", err=True)
+            done = done or recording.saving_to is None
     finally:
         attachment.stop(reasons[0] if reasons else "time is up")
+    if recording.unread:
+        sys.exit(141)
+    whole(recording)
     told = f"{scrapes} scrapes" + (f", {failed} attempts failed" if failed else "")
-    click.echo(f"{output}: {units.clock(clock())}, {told}", err=True)
+    echo(f"{output}: {units.clock(clock())}, {told}", err=True)
     if not scrapes:
         raise VtopError("no server answered; the file holds only the attempts")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vtop.cli.common import form_of, given_shape, open_recording, write
+from vtop.cli.common import echo, form_of, given_shape, open_recording, put, write
 from vtop.cli.options import shape_option, together
 from vtop.errors import VtopError
 
@@ -20,9 +19,8 @@ if TYPE_CHECKING:
     from vtop.engine.fit.profile import Profile
     from vtop.engine.runs.measured import Bounds
     from vtop.engine.runs.runs import Run
-    from vtop.report.render.document import Document
 
-FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json", ".txt": "txt"}
+FORMS = ("txt", "md", "json", "html")
 SEQS, BUDGET = 128, 8192  # what a recording is taken to have been made with, unless told
 QUICK = 4  # rounds of a fit that is made on the way
 
@@ -49,26 +47,27 @@ _was_options = together(
 @click.option("--max-num-batched-tokens", "budget", type=_NUMBER, metavar="N", help="Tokens of a step.")
 @click.option("--search", "search_for", metavar="FLAG=LIST", help="A row a value: max-num-seqs=8..128, or 8,10,12.")
 @click.option("--best", "by", metavar="NUMBER", help="What --search judges by. [output_per_s; good_per_s with --slo]")
+@click.option("--prices", "priced", is_flag=True, help="What 10 % more of each limit would be worth to this load.")
 @click.option("--slo", metavar="BOUNDS", help="Count the requests that keep all of: ttft=800ms,tpot=50ms,e2e=10s.")
 @click.option("--phase", "phase", type=_NUMBER, metavar="N", help="Only this phase of the load. [all]")
 @click.option("--profile", "profile_name", metavar="NAME|FILE", help="Timing. [the GPU's; else fitted on FILE]")
-@click.option("--no-pace", is_flag=True, help="By the profile alone, whatever the pace of the recording's own host.")
+@click.option("--profile-alone", is_flag=True, help="By the profile alone, without the factors of the recorded host.")
 @_was_options
-@click.option("--format", "form", type=click.Choice(["txt", "json", "md", "html"]), help="[by the ending of -o]")
+@click.option("--format", "form", type=click.Choice(FORMS), help="[by the ending of -o]")
 @click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), help="Where to. [stdout]")
 def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -> None:
     """What would other flags have done to this recording's load?
 
     Replays the recorded requests on a simulated engine: with the recorded flags, which shows how far off it is, then
-    with yours, at the pace of the recording's own host and GPU. Without a flag it only shows the first.
+    with yours, with the factors of the recorded host and GPU. Without a flag it only shows the first.
     """
-    written = form_of(output, form, FORMATS, ".txt, .md, .json or .html")
+    written = form_of(output, form, FORMS)
     if output is not None and output.exists():
         raise VtopError(f"{output}: exists already; name a new file, or remove it first")
-    from vtop.engine.fit.calibration import AS_FITTED, pace_of
+    from vtop.engine.fit.calibration import AS_FITTED, host_factors_of
     from vtop.engine.whatif.flag_search import asked as wanted
     from vtop.engine.whatif.flag_search import criterion, search
-    from vtop.engine.whatif.whatif import what_if
+    from vtop.engine.whatif.whatif import TooFarOff, what_if
     from vtop.report.whatif import document as words
 
     bounds = _bounds(asked["slo"])
@@ -76,26 +75,51 @@ def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -
     number = criterion(asked["by"], bounds) if what is not None else None
     if asked["by"] and what is None:
         raise VtopError("--best goes with --search: it is what its rows are judged by")
+    changed = [name for name in ("seqs", "kv_tokens", "budget", "search_for", "slo") if asked[name]]
+    if asked["priced"] and changed:
+        raise VtopError("--prices is of the recorded flags: ask for other flags, --search or --slo without it")
     found, taken = _runs(file, asked)
     profile = _profile(asked["profile_name"], found, file)
-    paces = [AS_FITTED if asked["no_pace"] else pace_of(run, profile) for run in found]
+    factors = [AS_FITTED if asked["profile_alone"] else host_factors_of(run, profile) for run in found]
     began_s = time.perf_counter()
-    answers: list[words.Answer] = []
-    for run, pace in zip(found, paces, strict=True):
-        flags = _changed(run.flags, asked)
-        if what is None or number is None:
-            answers.append(what_if(run, profile, flags, bounds, pace))
+    if asked["priced"]:
+        from vtop.cli.prices import priced
+
+        made = priced(list(zip(found, factors, strict=True)), profile)
+        _said(sum(one.span_s for one in made.prices), time.perf_counter() - began_s)
+        if written == "json":
+            from vtop.report.whatif.answer_json import prices_json
+
+            put(output, prices_json(file.name, profile, made, taken), written)
         else:
-            answers.append(search(run, profile, flags, what, bounds=bounds, number=number, pace=pace))
-    took_s = time.perf_counter() - began_s
-    simulated_s = sum(words.simulated_s(answer) for answer in answers)
-    click.echo(f"simulated {simulated_s:,.0f} s in {took_s:.1f} s: {simulated_s / took_s:,.0f} times as fast", err=True)
+            put(output, words.prices_document(file.name, profile, made, taken), written)
+        return
+    answers: list[words.Answer] = []
+    refused: list[TooFarOff] = []
+    for run, own in zip(found, factors, strict=True):
+        flags = _changed(run.flags, asked)
+        try:
+            if what is None or number is None:
+                answers.append(what_if(run, profile, flags, bounds, own))
+            else:
+                answers.append(search(run, profile, flags, what, bounds=bounds, number=number, factors=own))
+        except TooFarOff as error:
+            refused.append(error)
+    if not answers:
+        raise refused[0]
+    for one in refused:
+        echo(f"vtop: {one}", err=True)
+    _said(sum(words.simulated_s(answer) for answer in answers), time.perf_counter() - began_s)
     if written == "json":
         from vtop.report.whatif.answer_json import json
 
-        _put(json(file.name, profile, answers, taken), output)
+        put(output, json(file.name, profile, answers, taken), written)
     else:
-        _show(words.document(file.name, profile, answers, taken), written, output)
+        put(output, words.document(file.name, profile, answers, taken), written)
+
+
+def _said(simulated_s: float, took_s: float) -> None:
+    echo(f"simulated {simulated_s:,.0f} s in {took_s:.1f} s: {simulated_s / took_s:,.0f} times as fast", err=True)
 
 
 @click.command()
@@ -118,15 +142,15 @@ def fit(files: tuple[Path, ...], output: Path, name: str | None, **asked: Any) -
     from vtop.engine.fit.fit import fit as fitted
 
     given = [run for file in files for run in _runs(file, asked)[0]]
-    click.echo(f"fitting {len(given)} {'run' if len(given) == 1 else 'runs'}; a minute or two …", err=True)
+    echo(f"fitting {len(given)} {'run' if len(given) == 1 else 'runs'}; a minute or two …", err=True)
     names = ", ".join(dict.fromkeys(file.name.partition(".jsonl")[0] for file in files))
     server = next((run.server for run in given if run.server is not None), None)
     origin = ", ".join(filter(None, (given[0].gpu, server))) or "a server"
     made = profile.of_fit(fitted(given), name or output.stem, f"{origin}; fitted on {names}")
     write(output, profile.dump(made).encode())
     for line in profile.report(made):
-        click.echo(line)
-    click.echo(str(output), err=True)
+        echo(line)
+    echo(str(output), err=True)
 
 
 def _runs(file: Path, asked: dict[str, Any]) -> tuple[list[Run], list[str]]:
@@ -151,22 +175,22 @@ def _runs(file: Path, asked: dict[str, Any]) -> tuple[list[Run], list[str]]:
             more = f", and {len(why) - 1} more" if len(why) > 1 else ""
             raise VtopError(f"{file}: no load in it that can be replayed: {why[0] if why else 'it is empty'}{more}")
         for one in why:
-            click.echo(f"vtop: {file}: left out: {one}", err=True)
-    at_limit = [_at_limit(run) for run in runs]
-    taken = list(dict.fromkeys(words for _, words in at_limit if words))
+            echo(f"vtop: {file}: left out: {one}", err=True)
+    settled = [at_limit(run) for run in runs]
+    taken = list(dict.fromkeys(words for _, words in settled if words))
     taken += dict.fromkeys(
         f"--max-num-batched-tokens {run.flags.max_num_batched_tokens}"
-        for run, _ in at_limit
+        for run, _ in settled
         if "max_num_batched_tokens" not in run.whence
     )
     for line in taken:
         flag, value, *why = line.split(maxsplit=2)
         said = f", {why[0]}" if why else ""
-        click.echo(f"vtop: {flag} is not on record: {value} taken{said}; was it another? --was{flag[1:]} N", err=True)
-    return [run for run, _ in at_limit], [" ".join(line.split()[:2]) for line in taken]
+        echo(f"vtop: {flag} is not on record: {value} taken{said}; was it another? --was{flag[1:]} N", err=True)
+    return [run for run, _ in settled], [" ".join(line.split()[:2]) for line in taken]
 
 
-def _at_limit(run: Run) -> tuple[Run, str]:
+def at_limit(run: Run) -> tuple[Run, str]:
     """The run with the max_num_seqs it was made with, as far as the recording shows it; and how that is said, where it
     is taken for granted."""
     from vtop.engine.runs.runs import TOLD
@@ -199,11 +223,9 @@ def _changed(flags: Flags, asked: dict[str, Any]) -> Flags:
 def _bounds(text: str | None) -> Bounds | None:
     if text is None:
         return None
-    from vtop.engine.runs.measured import Bounds
     from vtop.load.workload.spec import slo
 
-    asked = slo(text)
-    return Bounds(asked.ttft_s, asked.tpot_s, asked.e2e_s)
+    return slo(text).record()
 
 
 def _profile(name: str | None, runs: Sequence[Run], file: Path) -> Profile:
@@ -217,40 +239,8 @@ def _profile(name: str | None, runs: Sequence[Run], file: Path) -> Profile:
     if (known := profile.of_gpu(gpu)) is not None:
         return known
     whose = f"of {gpu}" if gpu is not None else "of its GPU, which is not on record"
-    click.echo(
+    echo(
         f"vtop: no profile {whose}: fitting one on {file}, a minute or so; keep it with vtop fit {file} -o mine.toml",
         err=True,
     )
     return profile.of_fit(fitted(runs, rounds=QUICK), f"fitted on {file.name}", f"fitted on {file.name} alone")
-
-
-# --- where to ---------------------------------------------------------------------------------------------------------
-
-
-def _put(content: bytes, output: Path | None) -> None:
-    if output is None:
-        click.echo(content.decode(), nl=False)
-    else:
-        write(output, content)
-        click.echo(str(output), err=True)
-
-
-def _show(content: Document, form: str, output: Path | None) -> None:
-    if form == "md":
-        from vtop.report.render.markdown import markdown
-
-        _put(markdown(content).encode(), output)
-    elif form == "html":
-        from vtop.report.render.html import html
-
-        _put(html(content).encode(), output)
-    elif output is None and sys.stdout.isatty():
-        from rich.console import Console
-
-        from vtop.report.render.terminal import show
-
-        show(content, Console())
-    else:
-        from vtop.report.render.terminal import text
-
-        _put(text(content).encode(), output)

@@ -1,44 +1,41 @@
-"""Charts as strings: numbers in columns of characters, and nothing else.
+"""Charts as strings: numbers in half cells of characters, and nothing else.
 
-Zero is the floor unless a chart says otherwise. A gap (None) is a blank column, a true zero is a baseline, and
-whatever is above zero is seen.
+A cell holds two points, one in each half. Zero is the floor unless a chart says otherwise. A gap (None) is blank, a
+true zero is a baseline, and whatever is above the floor is seen.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 from vtop import units
 from vtop.draw.text import Piece
-from vtop.draw.theme import UNICODE, Glyphs
+from vtop.draw.theme import SHADES, UNICODE, Glyphs
 from vtop.session.frame.charts import Charts, Points
 
 Runs = list[Piece]  # one row of a chart: text, role
-_SPANS: Final = re.compile(" +|[^ ]+")
+POINTS: Final = 2  # in a cell
+_STEPS: Final = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 
 
 def nice_maximum(points: Points, floor: float) -> float:
-    """A scale's top: `floor`, or when something is above it the next of 1, 2, 5 times a power of ten."""
+    """A scale's top: `floor`, or when something is above it the next of _STEPS times a power of ten."""
     highest = max((point for point in points if point is not None and math.isfinite(point)), default=0.0)
     if highest <= floor or highest <= 0:
         return floor
     power: float = 10.0 ** math.floor(math.log10(highest))
     if not power:  # too small for a power of ten of its own
         return highest
-    for step in (1, 2, 5, 10):
-        if highest <= step * power * 1.000001:
-            return step * power
-    return 10 * power
+    return next((step * power for step in _STEPS if highest <= step * power * 1.000001), 10 * power)
 
 
-def in_columns(points: Points, columns: int) -> Points:
-    """The points in so many columns, the latest at the right: the oldest left out, or gaps before them."""
-    missing = columns - len(points)
-    return (None,) * missing + points if missing > 0 else points[-columns:] if columns > 0 else ()
+def in_cells(points: Points, cells: int) -> Points:
+    """The points of so many cells, the latest at the right: the oldest left out, or gaps before them."""
+    wanted = cells * POINTS
+    missing = wanted - len(points)
+    return (None,) * missing + points if missing > 0 else points[-wanted:] if wanted > 0 else ()
 
 
 def summed(*several: Points) -> Points:
@@ -64,32 +61,52 @@ def levels(points: Points, maximum: float, steps: int) -> list[int | None]:
     return found
 
 
-def spark(points: Points, maximum: float, height: int, glyphs: Glyphs = UNICODE) -> list[str]:
-    """`height` rows, top first, of block columns from zero to `maximum`."""
-    blocks, zero = glyphs.blocks, glyphs.zero
-    if height == 1:
-        return [
-            "".join(" " if level is None else blocks[level] if level else zero for level in levels(points, maximum, 8))
-        ]
-    found = levels(points, maximum, height * 8)
+def spark(points: Points, maximum: float, height: int, glyphs: Glyphs = UNICODE, floor: float = 0.0) -> list[str]:
+    """`height` rows, top first, of columns from `floor` to `maximum`: a cell for every two points."""
+    if floor:
+        points = tuple(None if point is None else max(0.0, point - floor) for point in points)
+    found = levels(points, maximum - floor, height * 8)
+    filled = [level or 0 for level in found]
+    most, least, cells = max(filled, default=0), min(filled, default=0), len(found) // POINTS
     rows = []
-    for floor in range((height - 1) * 8, 0, -8):
-        rows.append("".join(" " if level is None else blocks[max(0, min(8, level - floor))] for level in found))
-    rows.append("".join(" " if level is None else blocks[min(8, level)] if level else zero for level in found))
+    for base in range((height - 1) * 8, -1, -8):
+        if most <= base:
+            rows.append(" " * cells)
+        elif least >= base + 8:
+            rows.append(glyphs.blocks[8] * cells)
+        else:
+            cut = [8 if level >= base + 8 else level - base if level > base else 0 for level in filled]
+            halves = zip(cut[::2], cut[1::2], strict=True)
+            rows.append("".join([glyphs.halves[left * 9 + right] for left, right in halves]))
+    if 0 in found:
+        pairs = zip(rows[-1], found[::2], found[1::2], strict=True)
+        rows[-1] = "".join([glyphs.zero if sign == " " and 0 in pair else sign for sign, *pair in pairs])
     return rows
 
 
 def shaded(rows: Sequence[str], role: str) -> list[Runs]:
-    """A chart's rows with its edge in the role's colour and what lies under it in the colour's quieter shade."""
-    runs: list[Runs] = [[(rows[0], role)]] if rows else []
-    for above, row in pairwise(rows):
-        spans = [(span.start(), span.end(), span[0][0] != " ") for span in _SPANS.finditer(above)]
-        runs.append([(row[start:end], f"{role} body" if inside else role) for start, end, inside in spans])
+    """A chart's rows in the shades of a colour, from the brightest at the top down: the same in every column."""
+    last = len(rows) - 1
+    steps = len(SHADES) - 1
+    runs: list[Runs] = []
+    for at, row in enumerate(rows):
+        shade = round(at / last * steps) if last else 0
+        runs.append([(row, f"{role} {shade}" if shade else role)])
     return runs
 
 
+def meter(ratio: float | None, cells: int, glyphs: Glyphs = UNICODE) -> tuple[str, str]:
+    """A bar of exactly `cells` cells, filled to a ratio of it: what is filled, and what is not."""
+    if ratio is None or cells <= 0:
+        return "", " " * max(0, cells)
+    eighths = round(min(1.0, max(0.0, ratio)) * cells * 8)
+    whole, rest = divmod(eighths, 8)
+    filled = glyphs.blocks[8] * whole + (glyphs.meter[rest].strip() if rest else "")
+    return filled, glyphs.rule * (cells - len(filled))
+
+
 class Stairs(NamedTuple):
-    """A counter over time: the rows, a row of ticks under the columns where it rose, and what it says at its ends."""
+    """A counter over time: the rows, a row of ticks under the cells where it rose, and what it says at its ends."""
 
     rows: list[str]
     ticks: str
@@ -101,9 +118,10 @@ def stairs(counted: Points, risen: Points, height: int, glyphs: Glyphs = UNICODE
     """A counter that only grows, from its value at the left edge. `risen` is by how much in each column; `now` is what
     it has come to since the last column, which the scale has room for."""
     known = [(at, value) for at, value in enumerate(counted) if value is not None]
-    ticks = "".join(glyphs.tick if rise and rise > 0 else " " for rise in risen)
+    cells = zip(risen[::2], risen[1::2], strict=True)
+    ticks = "".join(glyphs.tick if (left or 0) > 0 or (right or 0) > 0 else " " for left, right in cells)
     if not known:
-        return Stairs([" " * len(counted)] * height, ticks, units.UNKNOWN, "")
+        return Stairs([" " * (len(counted) // POINTS)] * height, ticks, units.UNKNOWN, "")
     first_at, first = known[0]
     floor = first - (risen[first_at] or 0 if first_at < len(risen) else 0)
     above = tuple(None if value is None else value - floor for value in counted)
@@ -141,28 +159,40 @@ def stack(
 ) -> list[Runs]:
     """`height` rows, top first, of columns that are made of parts (points, role), the first part at the bottom.
 
-    Cells go to the part that fills most of them; a column's top cell is a block of its part's colour. A column is a
-    gap when none of its parts is known. `solid` draws whole blocks for each part, where colour tells them apart.
+    A cell has the colour of the part that fills most of it. A column is a gap when none of its parts is known. `solid`
+    draws whole blocks for each part, where colour tells them apart; else a cell has its part's own sign.
     """
-    width = len(parts[0][0]) if parts else 0
-    grid = [[(" ", "dim")] * width for _ in range(height)]
-    for column in range(width):
-        values = [points[column] for points, _ in parts]
-        if all(value is None for value in values):
-            continue
-        sizes = [_known(value) for value in values]
-        level = levels((sum(sizes),), maximum, height * 8)[0] or 0
-        if not level:
-            grid[height - 1][column] = (glyphs.zero, "dim")
-            continue
-        whole, rest = divmod(level, 8)
-        owners: list[str] = []
-        for n, (_, role) in zip(_rounded(sizes, whole + bool(rest)), parts, strict=True):
+    roles = [role for _, role in parts]
+    columns = [_owners(values, roles, maximum, height) for values in zip(*(points for points, _ in parts), strict=True)]
+    rows: list[list[Piece]] = [[] for _ in range(height)]
+    for left, right in zip(columns[::2], columns[1::2], strict=True):
+        high = max(len(left or ""), len(right or ""))
+        for row in range(height):
+            base = row * 8
+            if high <= base:
+                empty = row == 0 and (left is not None or right is not None)
+                rows[row].append((glyphs.zero if empty else " ", "dim"))
+                continue
+            here, there = (left or [])[base : base + 8], (right or [])[base : base + 8]
+            filling = here + there
+            first = filling[0]
+            role = first if filling.count(first) * 2 >= len(filling) else max(set(filling), key=filling.count)
+            sign = glyphs.halves[len(here) * 9 + len(there)]
+            rows[row].append((sign if solid or sign != glyphs.blocks[8] else glyphs.parts[role], role))
+    return [_runs(row) for row in reversed(rows)]
+
+
+def _owners(values: Sequence[float | None], roles: Sequence[str], maximum: float, height: int) -> list[str] | None:
+    """Whose each eighth of a column is, from the bottom up; None for a gap."""
+    if all(value is None for value in values):
+        return None
+    sizes = [_known(value) for value in values]
+    level = levels((sum(sizes),), maximum, height * 8)[0] or 0
+    owners: list[str] = []
+    if level:
+        for n, role in zip(_rounded(sizes, level), roles, strict=True):
             owners += [role] * n
-        for row, role in enumerate(owners):
-            sign = glyphs.blocks[rest] if row == whole else glyphs.blocks[8] if solid else glyphs.parts[role]
-            grid[height - 1 - row][column] = (sign, role)
-    return [_runs(row) for row in grid]
+    return owners
 
 
 def _rounded(values: Sequence[float], cells: int) -> list[int]:
@@ -206,10 +236,11 @@ def axis(
     taken = [False] * width
     columns = len(charts.running)
     for column, kind in charts.marks:
-        at = column + width - columns
+        at = (column + width * POINTS - columns) // POINTS
         if 0 <= at < width:
             cells[at] = (signs.get(kind, signs["note"]), "bad" if kind == "outage" else "mark")
             taken[at] = True
+    cell_s = charts.column_s * POINTS
 
     def write(at: int, label: str) -> None:
         first, end = max(0, at - 1), min(width, at + len(label) + 1)
@@ -220,10 +251,10 @@ def axis(
                 taken[cell] = True
 
     write(width - len(end), end)
-    if charts.column_s > 0:
-        span_s = charts.column_s * width
+    if cell_s > 0:
+        span_s = cell_s * width
         room = len(units.clock(-span_s)) + 4
-        step_s = next((step for step in _STEPS_S if step / charts.column_s >= room), _STEPS_S[-1])
+        step_s = next((step for step in _STEPS_S if step / cell_s >= room), _STEPS_S[-1])
         for k in range(1, int(span_s // step_s) + 1):
-            write(width - 1 - round(k * step_s / charts.column_s), units.clock(-k * step_s))
+            write(width - 1 - round(k * step_s / cell_s), units.clock(-k * step_s))
     return _runs(cells)

@@ -11,24 +11,30 @@ from typing import Final, NamedTuple
 
 from vtop import units
 from vtop.draw import chart
-from vtop.draw.text import Line, Piece, blank, line, padded, shorten, width_of
+from vtop.draw.text import Column, Line, Piece, blank, line, padded, shorten, table, width_of
 from vtop.draw.theme import Look
 from vtop.metrics.histogram import Range
 from vtop.session.frame.charts import Points
 from vtop.session.frame.frame import Frame
+from vtop.session.frame.values import Gauge
 
 LEFT: Final = 18  # label and number in 14, a blank, a unit of two, a blank
 _RIGHT_WIDE, _RIGHT_NARROW, _WIDE = 9, 7, 50  # of these one is a blank
-_TALLEST: Final = 6  # rows of one chart
+_TALLEST: Final = 999  # rows of one chart: as many as its panel has room for
 
 
 def _right(width: int) -> int:
     return _RIGHT_WIDE if width >= _WIDE else _RIGHT_NARROW
 
 
-def chart_columns(width: int) -> int:
-    """Cells of a chart in a panel of `width` cells; View.columns is to be set to this."""
+def chart_cells(width: int) -> int:
+    """Cells of a chart in a panel of `width` cells."""
     return max(1, width - LEFT - _right(width))
+
+
+def chart_columns(width: int) -> int:
+    """Points of a chart in a panel of `width` cells; View.columns is to be set to this."""
+    return chart_cells(width) * chart.POINTS
 
 
 def parted(text: str) -> tuple[str, str]:
@@ -67,36 +73,74 @@ def top(text: str, width: int, word: str = "↑") -> str:
     return close if width_of(close) < _right(width) else close.replace(",000", "k")
 
 
+class Spread(NamedTuple):
+    """What a number was over the window, as text, for beside its chart."""
+
+    low: str
+    median: str
+    high: str
+
+
+def spread(gauge: Gauge, said: Callable[[float | None], str]) -> Spread | None:
+    """Lowest, median and highest of a gauge, where they are known."""
+    return None if gauge.median is None else Spread(said(gauge.low), said(gauge.median), said(gauge.high))
+
+
+def scale(width: int, rows: int, top: str, of: Spread | None = None, bottom: str = "") -> list[str]:
+    """What stands at the right end of a chart's rows: the end of its scale, and what was within it.
+
+    `bottom`: where the scale begins, if that is not zero.
+    """
+    room = _right(width) - 1
+
+    def fit(*forms: str) -> str:
+        return next((form for form in forms if width_of(form) <= room), "")
+
+    said: list[str] = []
+    if of is not None:
+        begin, unit = parted(of.low)
+        extent = f"{begin if unit == parted(of.high)[1] else of.low}–{of.high}"
+        ends = fit(extent, extent.replace(" ", ""))
+        high, middle, low = (
+            fit(f"{word} {text}", f"{word} {text.replace(' ', '')}", f"{word}{text.replace(' ', '')}", text)
+            for word, text in (("max", of.high), ("med", of.median), ("min", of.low))
+        )
+        three = [high, middle, low]
+        between = rows - 1 - bool(bottom)
+        said = three if between >= 3 else [middle, ends] if between == 2 else [ends or middle]
+    return [top, *said, *[""] * rows][: rows - bool(bottom and rows > 1)] + [bottom] * bool(bottom and rows > 1)
+
+
 def chart_rows(
     look: Look,
     width: int,
     head: Sequence[Piece],
     rows: Sequence[Sequence[Piece]],
-    top: str,
+    scaled: Sequence[str],
     *,
     beside: Sequence[tuple[str, str]] = (),
-    bottom: str = "0",
 ) -> list[Line]:
-    """The rows of a chart, its `head` before the first and its scale behind them.
+    """The rows of a chart, its `head` before the first and its scale, a text a row, behind them.
 
     Before further rows stands what else there is to say: `beside`, (label, number) each.
     """
     lines = []
     for at, runs in enumerate(rows):
-        before, after = head, top
+        before = head
         if at:
             said = beside[at - 1] if at <= len(beside) else ("", "")
             before = left(f"  {said[0]}", said[1], "dim")
-            after = bottom if at == len(rows) - 1 else ""
-        lines.append(line(look, width, *before, *runs, right(width, after)))
+        lines.append(line(look, width, *before, *runs, right(width, scaled[at] if at < len(scaled) else "")))
     return lines
 
 
-def sparked(look: Look, width: int, height: int, points: Points, scale: tuple[float, str]) -> list[chart.Runs]:
-    """The rows of a spark chart on the columns of a panel. `scale`: its maximum, and the role of its colour."""
-    maximum, role = scale
-    found = chart.in_columns(points, chart_columns(width))
-    return chart.shaded(chart.spark(found, maximum, height, look.glyphs), role)
+def sparked(
+    look: Look, width: int, height: int, points: Points, to: tuple[float, str], *, floor: float = 0.0
+) -> list[chart.Runs]:
+    """The rows of a spark chart on the columns of a panel. `to`: its maximum, and the role of its colour."""
+    maximum, role = to
+    found = chart.in_cells(points, chart_cells(width))
+    return chart.shaded(chart.spark(found, maximum, height, look.glyphs, floor), role)
 
 
 class Block(NamedTuple):
@@ -108,9 +152,9 @@ class Block(NamedTuple):
     most: int = 1
 
 
-def growing(rank: int, draw: Callable[[int], list[Line]], extra: int = 0) -> Block:
-    """A chart: one row, or as many as there is room for."""
-    return Block(rank, draw, 1, _TALLEST + extra)
+def growing(rank: int, draw: Callable[[int], list[Line]], least: int = 1) -> Block:
+    """A chart: its least rows, or as many as there is room for."""
+    return Block(rank, draw, least, _TALLEST)
 
 
 def fixed(rank: int, lines: list[Line]) -> Block:
@@ -146,6 +190,17 @@ def shared(height: int, blocks: Sequence[Block]) -> list[int]:
         if over == before:
             break
     return heights
+
+
+def rows_of(look: Look, width: int, height: int, columns: tuple[Column, ...], rows: list[list[Piece]]) -> list[Line]:
+    """A table in exactly `height` lines; of rows that there is no room for, how many there are."""
+    titles = height > 1
+    room = height - titles
+    kept = rows if len(rows) <= room else rows[: max(1, room - 1)]
+    lines = table(look, width, columns, kept, titles)
+    if len(kept) < len(rows) and len(lines) < height:
+        lines.append(line(look, width, (f"and {len(rows) - len(kept)} more", "dim")))
+    return stacked(look, width, height, [fixed(0, lines[:height])])
 
 
 def range_text(found: Range | None) -> str:

@@ -7,28 +7,30 @@ serves both; what height is over goes to the charts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from rich.segment import Segment
 from rich.style import Style
 
-from vtop import units
-from vtop.draw.panels.registry import PANELS, axis, chart_columns, latest_scrape_s, left_out, notes, stands
-from vtop.draw.panels.story import header
-from vtop.draw.text import Line, Phrase, blank, heading, phrases, width_of
+from vtop.draw.grid import chart_columns
+from vtop.draw.panels.axis import axis
+from vtop.draw.panels.freshness import as_of
+from vtop.draw.panels.header import header
+from vtop.draw.panels.registry import PANELS, Panel, heading_notes
+from vtop.draw.panels.sizes import Rows
+from vtop.draw.panels.verdict_line import status
+from vtop.draw.text import Line, Phrase, blank, heading, phrases
 from vtop.draw.theme import Look
 from vtop.session.frame.frame import Frame
 
 MARGIN: Final = 1
 GUTTER: Final = 2
 TWO_COLUMNS: Final = 110
-TALL: Final = 46  # rows from which there is room for the reasons beside all else
-BODY: Final = tuple(name for name in PANELS if name not in ("header", "status", "axis"))  # what can be hidden or chosen
-KEYS: Final = (
-    "q quit  w why  ␣ pause  ← → scrub  + − zoom  m mark  r record  s picture  t theme  ? what is this number  ^p all"
-)
-_DEAREST: Final = "q?w␣←+rm^st"  # the keys that stay longest, by their first signs
-_CHARTED: Final = ("requests", "kv", "gpus", "tokens", "ttft")  # panels that a time axis belongs to
+TWO_LINES: Final = 22  # rows from which the verdict has a second line
+Key = tuple[str, str]  # its face and what it does, in a word or two
+KEYS: Final[tuple[Key, ...]] = (  # the first stay longest
+    ("q", "quit"), ("?", "numbers"), ("w", "why"), ("␣", "pause"), ("+ −", "zoom"), ("tab", "choose"), ("^p", "all"),
+)  # fmt: skip
 
 
 class Place(NamedTuple):
@@ -43,12 +45,18 @@ class Place(NamedTuple):
 
 
 class Want(NamedTuple):
-    """A panel in a column: the fewest lines that are worth it, the most it can use, and its share of what is over."""
+    """A panel in a column, and the rows that it can use."""
 
     panel: str
-    least: int
-    most: int
-    share: int = 1
+    rows: Rows
+
+
+_AXIS: Final = Want("axis", Rows(1, 1, 0))
+
+
+def body() -> tuple[str, ...]:
+    """The panels that can be hidden, chosen and enlarged, by name."""
+    return tuple(PANELS)
 
 
 def arrange(
@@ -60,56 +68,50 @@ def arrange(
     """
     inner = width - 2 * MARGIN
     rows = max(1, height - 1)
-    top = [Place("header", MARGIN, 0, inner, 1), Place("status", MARGIN, 1, inner, 1)][:rows]
+    said = 2 if rows >= TWO_LINES else 1
+    top = [Place("header", MARGIN, 0, inner, 1), Place("status", MARGIN, 1, inner, said)][:rows]
+    y = 1 + said
     if only is not None:
-        axis = [Want("axis", 1, 1, 0)] if only in _CHARTED else []
-        return top + _column([Want(only, 1, rows), *axis], (MARGIN, 2, inner, rows - 2))
-    many = len(frame.engines)
+        axis = [_AXIS] if "alone" in PANELS[only].charted else []
+        return top + _column([Want(only, Rows(1, rows)), *axis], (MARGIN, y, inner, rows - y))
+    shown = [panel for panel in PANELS.values() if panel.name not in hidden]
     if width < TWO_COLUMNS:
-        wants = [
-            Want("requests", 3, 4),
-            Want("kv", 1, 2),
-            Want("gpus", 1, 2),
-            Want("tokens", 2, 3),
-            Want("axis", 1, 1, 0),
-            Want("ttft", 2, 5),
-            Want("load", 6, 10) if frame.load is not None else Want("load", 0, 0, 0),
-            Want("engines", min(many, 4) + 1, many + 1) if many > 1 else Want("latencies", 3, 8),
-            Want("events", 1, 40),
-        ]
-        shown = [want for want in wants if want.panel not in hidden]
-        return top + _column(shown, (MARGIN, 2, inner, rows - 2), headings=False)
+        charts = _wants([panel for panel in shown if "narrow" in panel.charted], frame, "narrow")
+        others = _wants([panel for panel in shown if "narrow" not in panel.charted], frame, "narrow")
+        return top + _column([*charts, _AXIS, *others], (MARGIN, y, inner, rows - y), headings=False)
     each = (inner - GUTTER) // 2
-    second = MARGIN + each + GUTTER
-    devices = max(1, len(frame.gpus.devices))
-    left = [Want("requests", 6, 21, 4), Want("kv", 4, 9, 2), Want("gpus", 2 + min(devices, 8), 8 + devices, 2)]
-    right = [Want("ttft", 6, 14, 2), Want("tokens", 6, 21, 2)]
-    engines = [Want("engines", min(many, 4) + 2, many + 2)] if many > 1 else []
-    several = len(frame.servers)
-    servers = [Want("servers", min(several, 4) + 2, several + 2)] if several > 1 else []
-    load = [Want("load", 11, 13)] if frame.load is not None else []
-    left, right, engines, servers, load, latencies, events = (
-        [want for want in wants if want.panel not in hidden]
-        for wants in (left, right, engines, servers, load, [Want("latencies", 9, 9, 0)], [Want("events", 3, 99)])
-    )
-    # The charts end in one line, the time axis; latencies, load and events have what is below.
-    why = [Want("why", 6, 18)] if rows >= TALL and "why" not in hidden else []
-    below = max(
-        9 + sum(want.least for want in servers) + 6 * len(why),
-        3 + sum(want.least for want in load),
-        (rows - 2) * (4 if why else 3) // 10,
-    )
-    charts = max(0, min(rows - 3 - below, sum(want.most for want in right or left)))
-    y = 2 + charts
-    below = rows - 3 - charts
+    x = {"left": MARGIN, "right": MARGIN + each + GUTTER}
+    columns = {at: [panel for panel in shown if panel.column == at] for at in x}
+    over = {at: _wants([one for one in columns[at] if "wide" in one.charted], frame) for at in x}
+    under = {at: [one for one in columns[at] if "wide" not in one.charted] for at in x}
+    reserved = {at: _wants([one for one in under[at] if rows >= one.from_rows], frame) for at in x}
+    # The charts end in one line, the time axis; what has none stands below.
+    share = 4 if any(0 < one.from_rows <= rows for one in shown) else 3  # tenths of the screen
+    below = max((rows - y) * share // 10, *(sum(want.rows.least for want in wants) for wants in reserved.values()))
+    most = sum(want.rows.most for want in over["left"] or over["right"])
+    above = max(0, min(rows - y - 1 - below, most))
+    axis_y, below = y + above, rows - y - 1 - above
+    for at in x:  # rows that nothing would use go to what has no place of its own on a screen of this height
+        free = below - sum(want.rows.most for want in reserved[at])
+        spare = _wants([one for one in under[at] if rows < one.from_rows], frame)
+        reserved[at] += [want for want in spare if want.rows.least <= free]
     return [
         *top,
-        *_column(left, (MARGIN, 2, each, charts)),
-        *_column(right, (second, 2, each, charts)),
-        *(Place("axis", x, y, each, 1) for x in (MARGIN, second) if below >= 0),
-        *_column([*latencies, *servers, *why], (MARGIN, y + 1, each, below)),
-        *_column([*load, *engines, *events], (second, y + 1, each, below)),
+        *(place for at in x for place in _column(over[at], (x[at], y, each, above))),
+        *(Place("axis", x[at], axis_y, each, 1) for at in x if below >= 0),
+        *(place for at in x for place in _column(reserved[at], (x[at], axis_y + 1, each, below))),
     ]
+
+
+def _wants(panels: Sequence[Panel], frame: Frame, screen: Literal["narrow", "wide"] = "wide") -> list[Want]:
+    """The panels that are there and the rows they can use; what binds gets twice its share of what is over."""
+    wants = []
+    for panel in panels:
+        rows = (panel.narrow if screen == "narrow" else panel.wide)(frame)
+        if rows is not None:
+            share = rows.share * 2 if frame.verdict.limit in panel.limits else rows.share
+            wants.append(Want(panel.name, rows._replace(share=share)))
+    return wants
 
 
 def _column(wants: Sequence[Want], room: tuple[int, int, int, int], headings: bool = True) -> list[Place]:
@@ -117,13 +119,13 @@ def _column(wants: Sequence[Want], room: tuple[int, int, int, int], headings: bo
     x, y, width, over = room
     heights: list[int] = []
     for want in wants:
-        heights.append(min(want.least, max(0, over)))
+        heights.append(min(want.rows.least, max(0, over)))
         over -= heights[-1]
     while over > 0:
-        growing = [at for at, want in enumerate(wants) if 0 < heights[at] < want.most and want.share]
+        growing = [at for at, want in enumerate(wants) if 0 < heights[at] < want.rows.most and want.rows.share]
         if not growing:
             break
-        heights[min(growing, key=lambda at: (heights[at] - wants[at].least + 1) / wants[at].share)] += 1
+        heights[min(growing, key=lambda at: (heights[at] - wants[at].rows.least + 1) / wants[at].rows.share)] += 1
         over -= 1
     places = []
     for want, lines in zip(wants, heights, strict=True):
@@ -146,14 +148,14 @@ def drawn(
     look: Look,
     *,
     state: str = "",
-    keys: str = KEYS,
+    keys: Sequence[Key] = KEYS,
     hidden: frozenset[str] = frozenset(),
     only: str | None = None,
     chosen: str | None = None,
 ) -> list[tuple[Place, list[Line]]]:
     """Every panel's place and its lines; the `chosen` one is marked, and the keys stand in the last line."""
     narrow = width < TWO_COLUMNS and only is None
-    before = _as_of(frame) if narrow else ""
+    before = as_of(frame) if narrow else ""
     found = [
         (
             place,
@@ -169,37 +171,31 @@ def drawn(
     return found
 
 
-def _keys(keys: str, width: int, look: Look) -> Line:
-    """The keys that there is room for, each whole."""
-    if width_of(keys) > width:
-        keys = keys.replace("what is this number", "numbers")
-    known = [Phrase((_DEAREST + key[:1]).index(key[:1]), ((key, "dim"),)) for key in keys.split("  ")]
+def _keys(keys: Sequence[Key], width: int, look: Look) -> Line:
+    """The keys that there is room for, each whole, the first longest."""
+    known = [Phrase(at, ((face, "key"), (f" {does}", "dim"))) for at, (face, does) in enumerate(keys)]
     return phrases(look, width, known, between="  ")
 
 
-def _as_of(frame: Frame) -> str:
-    """What `stands` says, in the cells before an axis: the GPUs' numbers, which go on, stand above it too."""
-    scrape_s = latest_scrape_s(frame)
-    if scrape_s is None:
-        return "server stands" if stands(frame) else ""
-    said = units.clock(scrape_s)
-    return f"server as of {said}" if len(said) < 6 else f"as of {said}"
-
-
 def _panel(place: Place, frame: Frame, look: Look, *, before: str, state: str, chosen: bool, alone: bool) -> list[Line]:
-    title, draw = PANELS[place.panel]
     if place.panel == "header":
         return header(frame, place.width, place.height, look, state)
+    if place.panel == "status":
+        return status(frame, place.width, place.height, look)
     if place.panel == "axis":
         return axis(frame, place.width, place.height, look, before)
+    panel = PANELS[place.panel]
     if not place.heading:
-        lines = draw(frame, place.width, place.height, look)
+        lines = panel.draw(frame, place.width, place.height, look)
         return [_reversed(lines[0], 0), *lines[1:]] if chosen else lines
-    said = notes(place.panel, frame)
-    if place.panel == "why" and (more := left_out(frame, place.width, place.height - 1, look)):
+    said = heading_notes(panel, frame)
+    if panel.left_out is not None and (more := panel.left_out(frame, place.width, place.height - 1, look)):
         said.insert(0, f"{more} more" if alone else f"w {more} more")
-    head = heading(look, place.width, title, said)
-    return [_reversed(head, 1) if chosen else head, *draw(frame, place.width, place.height - 1, look)]
+    binds = frame.verdict.limit in panel.limits and frame.status.fresh
+    if binds:
+        said.insert(0, "binds")
+    head = heading(look, place.width, f"▌{panel.title}" if binds else panel.title, said, role=panel.role, binds=binds)
+    return [_reversed(head, 1) if chosen else head, *panel.draw(frame, place.width, place.height - 1, look)]
 
 
 def _reversed(drawn: Line, at: int) -> Line:
@@ -225,6 +221,8 @@ def assembled(panels: Sequence[tuple[Place, list[Line]]], width: int, height: in
     return whole
 
 
-def screen(frame: Frame, width: int, height: int, look: Look, *, state: str = "", keys: str = KEYS) -> list[Line]:
+def screen(
+    frame: Frame, width: int, height: int, look: Look, *, state: str = "", keys: Sequence[Key] = KEYS
+) -> list[Line]:
     """The whole screen, for a terminal, a picture or a test."""
     return assembled(drawn(frame, width, height, look, state=state, keys=keys), width, height, look)

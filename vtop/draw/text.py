@@ -235,9 +235,15 @@ def _cells(look: Look, columns: Sequence[Column], kept: Sequence[int], row: Sequ
         yield (shown if at == kept[-1] else shown + "  ", role)
 
 
-def heading(look: Look, width: int, title: str, notes: Sequence[str] = ()) -> Line:
-    """A rule with a title in it, and near its end as many notes, from the first on, as there is room for."""
-    rule = look.glyphs.rule
+def heading(
+    look: Look, width: int, title: str, notes: Sequence[str] = (), *, role: str = "", binds: bool = False
+) -> Line:
+    """A rule with a title in it, and near its end as many notes, from the first on, as there is room for.
+
+    `role`: its colour, one of theme.EDGES; of what `binds` the rule is heavy.
+    """
+    rule = look.glyphs.heavy if binds else look.glyphs.rule
+    edge, head = (f"{role} title" if binds else f"{role} edge", f"{role} title") if role else ("border", "title")
     title = shorten(look.say(title), max(0, width - 4), look.glyphs.ellipsis)
     note = ""
     for upto in range(len(notes), 0, -1):
@@ -246,7 +252,7 @@ def heading(look: Look, width: int, title: str, notes: Sequence[str] = ()) -> Li
             break
         note = ""
     used = width_of(title) + 3 + (width_of(note) + 3 if note else 0)
-    pieces: list[Piece] = [(rule + " ", "border"), (title, "title"), (" " + rule * (width - used), "border")]
+    pieces: list[Piece] = [(rule + " ", edge), (title, head), (" " + rule * (width - used), edge)]
     if note:
-        pieces += [(" ", "border"), (note, "dim"), (" " + rule, "border")]
+        pieces += [(" ", edge), (note, "dim"), (" " + rule, edge)]
     return line(look, width, *pieces)

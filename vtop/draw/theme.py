@@ -16,6 +16,7 @@ from rich.color_triplet import ColorTriplet
 from rich.errors import StyleSyntaxError
 from rich.style import Style
 
+from vtop import plain
 from vtop.errors import VtopError
 from vtop.shipped import folder
 
@@ -43,11 +44,14 @@ ROLES: Final[Mapping[str, tuple[str, str]]] = {
     "warn": ("bold", "bold"),
     "bad": ("bold", "bold reverse"),
     "mark": ("bold", "bold"),
+    "key": ("bold", "bold"),  # coloured as title
     "stale": ("", "dim"),
 }
-_COLOURED_AS: Final = {"number": "text"}
+_COLOURED_AS: Final = {"number": "text", "key": "title"}
 _PARTS: Final = ("queue", "prefill", "decode", "frontend", "network")  # drawn in whole blocks: hue tells them apart
-_CHARTED: Final = ("running", "waiting", "prompt", "generation", "kv", "preemption", "power")
+_CHARTED: Final = ("running", "waiting", "prompt", "generation", "kv", "power")
+SHADES: Final = (1.0, 0.84, 0.7, 0.58)  # of a chart's rows, from the top down: the same in every column
+EDGES: Final = ("running", "kv", "power", "queue", "generation", "network", "mark", "dim")  # that headings may have
 _GREY_IN_ANSI: Final = ("dim", "border", "stale")  # there dim is an attribute: no ANSI colour is grey in every palette
 
 
@@ -56,10 +60,13 @@ class Glyphs:
     """The signs of charts. `blocks` has nine, from empty to full; `parts` are told apart without colour."""
 
     blocks: str
+    halves: str  # of 9 x 9: a cell whose left half is filled to so many eighths, and its right half to so many
+    meter: str  # a bar's last cell, from empty to full
     zero: str  # a true zero: not a gap, which is blank
     tick: str
     ellipsis: str
     rule: str
+    heavy: str  # the rule of what binds
     parts: Mapping[str, str]
     signs: Mapping[str, str]  # of logged events and states
 
@@ -81,21 +88,38 @@ _SIGNS: Final = {
     "idle": "○",
     "busy": "●",
 }
+_BLOCKS: Final = " ▁▂▃▄▅▆▇█"
+_QUADRANTS: Final = {(0, 1): "▗", (0, 2): "▐", (1, 0): "▖", (1, 2): "▟", (2, 0): "▌", (2, 1): "▙"}
+
+
+def _half(left: int, right: int) -> str:
+    """Eighths where both halves are much the same, else each half empty, half full or full."""
+    halves = tuple(max(1, (of + 2) // 4) if of else 0 for of in (left, right))
+    return _QUADRANTS.get((halves[0], halves[1]), _BLOCKS[(left + right + 1) // 2])
+
+
 UNICODE: Final = Glyphs(
-    blocks=" ▁▂▃▄▅▆▇█",
+    blocks=_BLOCKS,
+    halves="".join(_half(left, right) for left in range(9) for right in range(9)),
+    meter=" ▏▎▍▌▋▊▉█",
     zero="_",
     tick="╵",
     ellipsis="…",
     rule="─",
+    heavy="━",
     parts={"queue": "█", "prefill": "▓", "decode": "▒", "frontend": "░", "network": "·"},
     signs=_SIGNS,
 )
+_PLAIN: Final = " .:-=+*%#"
 ASCII: Final = Glyphs(
-    blocks=" .:-=+*%#",
+    blocks=_PLAIN,
+    halves="".join(_PLAIN[max(left, right)] for left in range(9) for right in range(9)),
+    meter="    -   #",
     zero="_",
     tick="|",
     ellipsis="..",
     rule="-",
+    heavy="=",
     parts={"queue": "#", "prefill": "=", "decode": "+", "frontend": ".", "network": ":"},
     signs={
         **_SIGNS,
@@ -121,7 +145,8 @@ _TO_ASCII: Final = {
         "–": "-", "−": "-", "—": "-", "‑": "-", "·": "|", "…": "..", "×": "x", "÷": "/", "≈": "~", "°": "", "µ": "u",
         "μ": "u", "≤": "<=", "≥": ">=", "→": "->", "←": "<-", "↑": "^", "↓": "v", "●": "*", "○": "o", "‖": "||",
         "▶": ">", "◀": "<", "▲": "^", "▼": "v", "■": "=", "◆": "*", "✓": "+", "✗": "x", "⚠": "!", "↻": "R", "█": "#",
-        "▓": "=", "▒": "+", "░": ".", "─": "-", "│": "|", "Δ": "d", "±": "+-", "“": '"', "”": '"', "‘": "'", "’": "'",
+        "▓": "=", "▒": "+", "░": ".", "─": "-", "━": "=",
+        "▌": "|", "│": "|", "Δ": "d", "±": "+-", "“": '"', "”": '"', "‘": "'", "’": "'",
         "∞": "inf", "␣": "spc",
     }.items()
 }  # fmt: skip
@@ -158,8 +183,7 @@ class Look:
 
 def clean(text: str) -> str:
     """Untrusted text made harmless: controls, escapes, surrogates and invisible characters become visible signs."""
-    text = text.replace("\r\n", " ").replace("\n", " ").replace("\t", " ")
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+    return plain.line(text)
 
 
 def names() -> tuple[str, ...]:
@@ -195,12 +219,19 @@ def look(name: str, theme: Mapping[str, object], *, ascii: bool = False, colour:
             shown = colours[_COLOURED_AS.get(role, role)]
             grey = "dim " if ansi and role in _GREY_IN_ANSI else ""
             styles[role] = Style.parse(f"{grey}{attributes} {shown}" if colour else alone or "none")
-        for role in _CHARTED:  # what lies under a chart's edge
-            styles[f"{role} body"] = _body(colours[role], colours["background"]) if colour else Style.null()
+        for role in _CHARTED:
+            for at, share in enumerate(SHADES[1:], 1):
+                styles[f"{role} {at}"] = _shade(colours[role], colours["background"], share) if colour else Style.null()
+        for role in EDGES:
+            edge = _shade(colours[role], colours["background"], 0.6) if colour else styles["border"]
+            title = Style.parse(f"bold {colours[role]}") if colour else styles["title"]
+            styles |= {f"{role} edge": edge, f"{role} title": title}
         faded = dict.fromkeys(styles, styles["stale"])
         if colour:
-            faded |= {f"{role} body": _body(colours["stale"], colours["background"]) for role in _CHARTED}
-            faded |= {role: _body(colours[role], colours["background"], 0.7) for role in _PARTS}
+            for at, share in enumerate(SHADES[1:], 1):
+                old_shade = _shade(colours["stale"], colours["background"], share)
+                faded |= {f"{role} {at}": old_shade for role in _CHARTED}
+            faded |= {role: _shade(colours[role], colours["background"], 0.7) for role in _PARTS}
         scrape = Style.parse(f"{colours['text']} on {colours['background']}" if colour else "none")
     except (StyleSyntaxError, ColorParseError) as error:
         raise VtopError(f"theme {name!r}: {error}; themes there are: {', '.join(names())}") from None
@@ -209,10 +240,10 @@ def look(name: str, theme: Mapping[str, object], *, ascii: bool = False, colour:
     return Look(name, dark, ascii, colour, colours, styles, scrape, glyphs, old)
 
 
-def _body(colour: str, background: str, share: float = 0.55) -> Style:
-    """The quieter shade of a colour: on its way to the background."""
+def _shade(colour: str, background: str, share: float) -> Style:
+    """A colour on its way to the background; of sixteen colours there is one shade."""
     if background == "default":
-        return Style.parse(f"dim {colour}")
+        return Style.parse(colour)
     return Style(color=Color.from_triplet(blend_rgb(_triplet(background), _triplet(colour), share)))
 
 

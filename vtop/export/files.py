@@ -23,8 +23,8 @@ def refuse_existing(paths: list[Path]) -> None:
 
 
 @contextlib.contextmanager
-def new_file(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
-    """A file to write into, compressed when its name ends in .gz or .zst; "-" is stdout.
+def new_file(path: Path, *, force: bool, packed: bool = True) -> Iterator[IO[bytes]]:
+    """A file to write into, compressed (if packed) when its name ends in .gz or .zst; "-" is stdout.
 
     Until it is complete it has another, hidden name beside its own; when the writing fails nothing is left of it.
     Raises VtopError.
@@ -38,7 +38,10 @@ def new_file(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
     if not force:
         refuse_existing([path])
     unfinished = path.with_name(f".{os.getpid()}-{path.name}")
-    file = create(unfinished)
+    try:
+        file = create(unfinished, packed=packed)
+    except VtopError as error:
+        raise VtopError(str(error).replace(str(unfinished), str(path))) from error
     try:
         with file:
             yield file

@@ -13,16 +13,15 @@ from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 
-from vtop.export.reading import events_of, folded
 from vtop.export.tables.events import EVENTS, events
 from vtop.export.tables.machines import ENGINES, GPUS, engines, gpus
 from vtop.export.tables.phases import PHASES, phases
 from vtop.export.tables.requests import REQUESTS, requests
 from vtop.export.tables.samples import SAMPLES, samples
 from vtop.export.tables.table import Cell
-from vtop.recording import AnyEvent, FileRecording, Start
+from vtop.recording import AnyEvent, FileRecording, Start, events_of
 from vtop.session.frame.frame import Frame, View
-from vtop.session.session import Session
+from vtop.session.session import Session, read
 
 Record = dict[str, Cell]
 
@@ -38,7 +37,7 @@ class OpenedRecording:
         self.path = path
         recording = FileRecording(path)
         try:
-            self.session: Session = folded(recording)
+            self.session: Session = read(recording)
         finally:
             recording.close()
 

@@ -1,22 +1,25 @@
 """From a server's /metrics pages to the lines of a recording: what is kept, and what changed since the last page.
 
-Kept are vLLM's own families and a few beside them, under their own names, with the labels that vtop knows; a label
-it does not know is dropped unread (it may hold a key or a name), and series that then coincide are taken together.
+Kept are the server's own families and a few beside them, under their own names, with the labels that vtop knows; a
+label it does not know is dropped unread (it may hold a key or a name), and series that then coincide are taken
+together.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from vtop.metrics import vllm
 from vtop.metrics.exposition import MAX_EXCERPT_CHARS, Page, Parser, Series
+from vtop.metrics.series_names import SeriesNames
 from vtop.recording import HistogramCounts, Scrape
 
 FULL_EVERY_S = 60.0  # a line with every series, so that a reader can start there
 
+MOST_VALUES = 512  # of a label, in the life of a server
+OTHER = "other"
 _MOST = 2.0**53  # a float counts no further
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -36,7 +39,8 @@ class _Scalar:
 @dataclass(slots=True)
 class _Buckets:
     family: str
-    le: list[float] = field(default_factory=list)
+    bounds: dict[float, list[int]] = field(default_factory=dict)  # positions by upper bound, as they come
+    le: list[float] = field(default_factory=list)  # finite, ascending
     positions: list[list[int]] = field(default_factory=list)  # per bound, +Inf last
     sum_positions: list[int] = field(default_factory=list)
     count_positions: list[int] = field(default_factory=list)
@@ -50,18 +54,47 @@ class _Layout:
     model: str | None
     scalars: dict[str, _Scalar]
     histograms: dict[str, _Buckets]
+    # left out, and counted as bad lines: buckets whose bound is no number, series that stand there a second time
+    left_out: tuple[Series, ...] = ()
+
+
+class LabelValues:
+    """The values of labels seen so far, of each label the first MOST_VALUES: the others are taken together as OTHER.
+
+    A server that makes a value of each request or user would fill memory and recording with series.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, set[str]] = {}
+        self.full: set[str] = set()  # labels that have more
+
+    def told(self, label: str, value: str) -> str:
+        """The value that is recorded."""
+        known = self._known.setdefault(label, set())
+        if value in known:
+            return value
+        if label == "le" or len(known) < MOST_VALUES:
+            known.add(value)
+            return value
+        self.full.add(label)
+        return OTHER
 
 
 class Folder:
-    """Turns the pages of one server into lines: full ones, and between them only what changed."""
+    """Turns the pages of one server into lines: full ones, and between them only what changed.
 
-    def __init__(self) -> None:
+    names_of: what a server calls its series, by the names on its page; asked when they change.
+    """
+
+    def __init__(self, names_of: Callable[[Iterable[str]], SeriesNames]) -> None:
+        self._names_of = names_of
         self._parser = Parser()
         self._layout: _Layout | None = None
         self._values: dict[str, float | None] = {}
         self._histograms: dict[str, tuple[list[float], float | None, float]] = {}  # cumulative, sum, count
         self._full_at_s = -math.inf
         self._forgotten = True
+        self.values = LabelValues()
 
     def forget(self) -> None:
         """Make the next line full: what happened meanwhile is not known."""
@@ -76,7 +109,9 @@ class Folder:
         full = self._forgotten or at_s - self._full_at_s >= FULL_EVERY_S
         series = tuple(sample[0] for sample in page.samples)
         if self._layout is None or series != self._layout.series:
-            self._layout = _lay_out(series, page, self._layout.model if self._layout is not None else None)
+            names = self._names_of(dict.fromkeys(one.name for one in series))
+            model = self._layout.model if self._layout is not None else None
+            self._layout = _lay_out(names, series, page, model, self.values)
             full = True
         values, fell = self._changed_values(page, self._layout)
         hists, hists_fell = self._changed_histograms(page, self._layout)
@@ -97,8 +132,8 @@ class Folder:
             hists=hists,
             le={b.family: tuple(b.le) for b in self._layout.histograms.values()} if full else {},
             model=self._layout.model if full else None,
-            bad_lines=page.bad_lines,
-            first_bad=_harmless(page.first_bad),
+            bad_lines=page.bad_lines + len(self._layout.left_out),
+            first_bad=_harmless(page.first_bad) or (self._layout.left_out[0].name if self._layout.left_out else ""),
         )
 
     def _changed_values(self, page: Page, layout: _Layout) -> tuple[dict[str, float | None], bool]:
@@ -173,59 +208,63 @@ def _harmless(bad_line: str) -> str:
     return bad_line if whole else ""
 
 
-def _lay_out(series: tuple[Series, ...], page: Page, model: str | None) -> _Layout:
+def _lay_out(
+    names: SeriesNames, series: tuple[Series, ...], page: Page, model: str | None, values: LabelValues
+) -> _Layout:
     """`model`: the one left out so far; it stays left out when others come beside it, so that no series is renamed."""
-    kept = [(position, one) for position, one in enumerate(series) if vllm.recorded(one.name)]
+    kept = [(position, one) for position, one in enumerate(series) if names.recorded(one.name)]
     models = {value for _, one in kept for label, value in one.labels if label == "model_name"}
     if model not in models:
         model = next(iter(models)) if len(models) == 1 else None
+    bounds = {position: _bound(one) for position, one in kept}
     histogram_names = {name for name, kind in page.types.items() if kind == "histogram"}
-    histogram_names |= {one.name.removesuffix("_bucket") for _, one in kept if _bound(one) is not None}
+    histogram_names |= {one.name.removesuffix("_bucket") for position, one in kept if bounds[position] is not None}
     layout = _Layout(series, model, {}, {})
+    left_out: list[Series] = []
+    seen: set[Series] = set()
     for position, one in kept:
+        if one in seen:
+            left_out.append(one)
+            continue
+        seen.add(one)
         base, suffix = _histogram_sample(one.name, histogram_names)
         if base is None:
             counter = page.types.get(one.name, page.types.get(one.name.removesuffix("_total"))) == "counter"
             scalar = layout.scalars.setdefault(
-                _key(one.name, one.labels, model), _Scalar([], counter, vllm.never_summed(one.name))
+                _key(names, one, model, values), _Scalar([], counter, names.never_summed(one.name))
             )
             scalar.positions.append(position)
             continue
-        buckets = layout.histograms.setdefault(_key(base, one.labels, model), _Buckets(base))
+        buckets = layout.histograms.setdefault(_key(names, Series(base, one.labels), model, values), _Buckets(base))
         if suffix == "_sum":
             buckets.sum_positions.append(position)
         elif suffix == "_count":
             buckets.count_positions.append(position)
         else:
-            bound = _bound(one)
-            assert bound is not None
-            _add_bound(buckets, bound, position)
-    layout.histograms = {key: b for key, b in layout.histograms.items() if b.positions and b.positions[-1]}
+            bound = bounds[position]
+            if bound is None:
+                left_out.append(one)
+            else:
+                buckets.bounds.setdefault(bound, []).append(position)
+    layout.left_out = tuple(left_out)
+    layout.histograms = {key: b for key, b in layout.histograms.items() if math.inf in b.bounds}
+    for buckets in layout.histograms.values():
+        bounds_of = sorted(buckets.bounds)
+        buckets.le = bounds_of[:-1]
+        buckets.positions = [buckets.bounds[bound] for bound in bounds_of]
     return layout
 
 
-def _add_bound(buckets: _Buckets, bound: float, position: int) -> None:
-    """Keep the finite bounds ascending and the bucket +Inf last."""
-    if not buckets.positions:
-        buckets.positions.append([])
-    if math.isinf(bound):
-        buckets.positions[-1].append(position)
-    elif bound in buckets.le:
-        buckets.positions[buckets.le.index(bound)].append(position)
-    else:
-        place = sum(one < bound for one in buckets.le)
-        buckets.le.insert(place, bound)
-        buckets.positions.insert(place, [position])
-
-
 def _bound(series: Series) -> float | None:
+    """The upper bound of a bucket; None where it is no bucket or its bound no number."""
     if series.name.endswith("_bucket"):
         for label, value in series.labels:
             if label == "le":
                 try:
-                    return float(value)
+                    bound = math.nan if "_" in value else float(value)  # Python's 1_000 is no number there
                 except ValueError:
                     return None
+                return None if math.isnan(bound) or bound == -math.inf else bound
     return None
 
 
@@ -237,10 +276,11 @@ def _histogram_sample(name: str, histogram_names: set[str]) -> tuple[str | None,
     return None, ""
 
 
-def _key(name: str, labels: tuple[tuple[str, str], ...], model: str | None) -> str:
+def _key(names: SeriesNames, series: Series, model: str | None, values: LabelValues) -> str:
+    name = series.name
     kept = [
-        f'{label}="{value.translate(_ESCAPES)}"'
-        for label, value in labels
-        if label in vllm.KEPT_LABELS and not (label == "model_name" and value == model)
+        f'{label}="{values.told(label, value).translate(_ESCAPES)}"'
+        for label, value in series.labels
+        if names.keeps_label(label) and not (label == "model_name" and value == model)
     ]
     return f"{name}{{{','.join(kept)}}}" if kept else name

@@ -1,6 +1,7 @@
 """The recording: events in order, one JSON line each, append-only."""
 
 from vtop.recording.events import (
+    GAP_INTERVALS,
     AnyEvent,
     End,
     Event,
@@ -22,10 +23,11 @@ from vtop.recording.events import (
     encode,
 )
 from vtop.recording.playhead import Playhead
-from vtop.recording.recording import FileRecording, LiveRecording, Recording
+from vtop.recording.recording import FileRecording, LiveRecording, Recording, events_of
 from vtop.recording.with_model_shape import ShapedRecording
 
 __all__ = [
+    "GAP_INTERVALS",
     "AnyEvent",
     "End",
     "Event",
@@ -50,4 +52,5 @@ __all__ = [
     "Unknown",
     "decode",
     "encode",
+    "events_of",
 ]

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from vtop.recording.events import (
+    DEFAULT_KIND,
+    GAP_INTERVALS,
     AnyEvent,
     End,
     Event,
@@ -27,8 +29,6 @@ from vtop.recording.events import (
 )
 from vtop.recording.scrape_state import ScrapeState
 
-_GAP_INTERVALS = 2.5  # two scrapes further apart have a gap between them
-
 
 class _Typed(msgspec.Struct):
     type: str
@@ -42,6 +42,7 @@ class ServerContents:
     """The lines about one server."""
 
     url: str
+    kind: str = DEFAULT_KIND  # of server
     version: str | None = None
     models: tuple[str, ...] = ()
     scrapes: int = 0
@@ -187,6 +188,7 @@ class Check:
                 server.outages += 1
                 self._broken.add(event.server)
             case Identity():
+                server.kind = event.kind
                 server.version = event.version or server.version
                 server.models = event.models or server.models
 
@@ -215,7 +217,7 @@ class Check:
     def _take_distance(self, apart_s: float, number: int, server: ServerContents) -> None:
         """A slow server's scrapes lie further apart than was asked; that is no gap."""
         usual_s = self._usual_s.get(number, self._start.interval_s)
-        if apart_s > _GAP_INTERVALS * usual_s:
+        if apart_s > GAP_INTERVALS * usual_s:
             server.gaps += 1
             server.longest_gap_s = max(server.longest_gap_s, apart_s)
         else:

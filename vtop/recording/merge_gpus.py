@@ -9,9 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from vtop.recording.events import Gpu, GpuReading
-
-_PATIENCE = 2.5  # intervals: an older reading is not repeated
+from vtop.recording.events import GAP_INTERVALS, Gpu, GpuReading
 
 
 class Devices:
@@ -19,7 +17,7 @@ class Devices:
 
     def __init__(self, ends_s: Sequence[float], interval_s: float) -> None:
         self._ends_s = ends_s
-        self._patience_s = _PATIENCE * interval_s
+        self._patience_s = GAP_INTERVALS * interval_s  # an older reading is not repeated
         self._latest: dict[int, Gpu] = {}  # by recording
         self._index: dict[str, int] = {}  # by uuid
 

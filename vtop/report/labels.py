@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from vtop import units
 from vtop.metrics.histogram import Range
 from vtop.report.model import Report
 from vtop.report.numbers import Numbers, Percentile, Times
+from vtop.server_kinds import registry
 from vtop.session.frame.load_levels import LoadLevel
+from vtop.session.frame.servers import ServerPart
 from vtop.session.frame.ttft import PhaseParts
 
 QUANTILES = ("p50_s", "p90_s", "p95_s", "p99_s", "p999_s", "p9999_s")
 PARTS = (("queue", "queue"), ("prefill", "prefill"), ("frontend", "frontend"), ("network", "network"))
+
+
+def kinds(servers: Sequence[ServerPart]) -> str:
+    """What kind of server was watched: vLLM; several kinds are joined by a slash."""
+    return " / ".join(dict.fromkeys(registry.of(one.kind).title for one in servers)) or registry.DEFAULT.title
 
 
 def ttft_words(of: Numbers) -> str:

@@ -7,7 +7,6 @@ with the numbers they rest on. The writers (html, markdown, json, terminal) and 
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -30,12 +29,11 @@ from vtop.session.history.sampling import Sampling, sampling
 from vtop.session.history.window import window
 from vtop.session.load import distribution
 from vtop.session.load.distribution import Distribution
-from vtop.session.session import Session
+from vtop.session.session import Session, read
 
 COLUMNS = 240  # of the figures of the whole session
 ZOOM_S = 140.0  # of the preemption cycle
 ZOOM_FALLS = 12  # preemptions that it shows, at most
-_SLICE = 500
 
 Ask = Callable[[Question], Frame]
 
@@ -89,21 +87,6 @@ def build(recording: Recording, file: str, asked: Sequence[TimeRange] = ()) -> R
     session = read(recording)
     faults, backward = (recording.faults, recording.backward) if isinstance(recording, FileRecording) else ([], 0)
     return replace(of_session(session, file, asked), faults=tuple(faults), backward=backward)
-
-
-def read(recording: Recording) -> Session:
-    """A session of a recording, read to its present end."""
-    session = Session(recording.start)
-    collecting = gc.isenabled()
-    gc.disable()  # nothing made here is garbage
-    try:
-        while events := recording.take(_SLICE):
-            for event in events:
-                session.apply(event)
-    finally:
-        if collecting:
-            gc.enable()
-    return session
 
 
 def of_session(session: Session, file: str, asked: Sequence[TimeRange] = ()) -> Report:

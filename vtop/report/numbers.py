@@ -8,19 +8,22 @@ percentile lies. `server` has the histograms in either case.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from vtop.metrics.histogram import Range
 from vtop.session.frame.frame import Frame
-from vtop.session.frame.gpus import Energy, GpuPart, Roofline
+from vtop.session.frame.gpus import Energy, GpuPart, Roofline, counted_of
 from vtop.session.frame.kv import Crowding, KvAccount
 from vtop.session.frame.latencies import Latency, Tail
 from vtop.session.frame.load import LoadPart, Quantiles, Slo
 from vtop.session.frame.requests import Queueing
 from vtop.session.frame.tokens import PrefixCache, Recompute, TokenFlops, WallClock
 from vtop.session.frame.ttft import OwnTtft
-from vtop.session.frame.values import Gauge
+from vtop.session.frame.values import Gauge, Throughput
 from vtop.session.frame.verdict import Pressure, Verdict
+from vtop.session.load.closed_loop import LEAST
 
 # an exact value; the bucket it lies in; "failed" where a failed request stands there; None: not known or too few
 Percentile = float | Range | str | None
@@ -93,9 +96,10 @@ class Numbers:
     unfinished: int | None
     failed_by_class: tuple[tuple[str, int], ...]
     output_tokens: float | None  # generated, as the server counts
-    output_per_s: float | None  # of the own load without its ramp and drain where it ran, else the server's
+    output_per_s: float | None  # the own load's where it ran, else `while_busy`
     output_from: str | None
     generation_per_s: float | None  # the server's: output_tokens / seconds
+    while_busy: Throughput  # by the seconds in which requests were in the engine
     prompt_tokens: float | None
     prompt_per_s: float | None
     preemptions: float | None
@@ -142,7 +146,7 @@ def numbers(frame: Frame, load: LoadPart | None, begin_s: float, end_s: float) -
     """Of a frame whose window is begin_s to end_s; `load`: the phase of vtop's own load that filled it, at its end."""
     server = {row.name: _of_server(row) for row in frame.latencies}
     own_rate = load.output_per_s if load is not None else None
-    devices = counted(frame.gpus.devices)
+    devices = counted_of(frame.gpus.devices)
     return Numbers(
         begin_s=begin_s,
         end_s=end_s,
@@ -155,9 +159,10 @@ def numbers(frame: Frame, load: LoadPart | None, begin_s: float, end_s: float) -
         unfinished=load.unfinished if load is not None else None,
         failed_by_class=load.failed_by_class if load is not None else (),
         output_tokens=frame.generation_tokens.in_window,
-        output_per_s=own_rate if own_rate is not None else frame.generation_tokens.per_s,
-        output_from=_output_from(own_rate, frame.generation_tokens.per_s),
+        output_per_s=own_rate if own_rate is not None else frame.throughput.output_per_s,
+        output_from=_output_from(load, frame.throughput.output_per_s),
         generation_per_s=frame.generation_tokens.per_s,
+        while_busy=frame.throughput,
         prompt_tokens=frame.prompt_tokens.in_window,
         prompt_per_s=frame.prompt_tokens.per_s,
         preemptions=frame.preemption.count.in_window,
@@ -201,27 +206,29 @@ def numbers(frame: Frame, load: LoadPart | None, begin_s: float, end_s: float) -
     )
 
 
-def counted(devices: tuple[GpuPart, ...]) -> tuple[GpuPart, ...]:
-    """The GPUs in use by a watched server where NVML tells, else all of the host."""
-    return tuple(device for device in devices if device.serving) or devices
+_OVER: Final = {
+    "rounds": "own requests, ramp and drain left out: whole rounds",
+    "sending": "own requests, ramp and drain left out",
+    "all": f"all own requests, ramp and drain in it: without them there are fewer than {LEAST} rounds",
+}
 
 
-def _output_from(own: float | None, server: float | None) -> str | None:
-    if own is not None:
-        return "own requests, ramp and drain left out"
-    return "the server's counter" if server is not None else None
+def _output_from(load: LoadPart | None, server: float | None) -> str | None:
+    if load is not None and load.output_per_s is not None:
+        return _OVER[load.output_over or "sending"]
+    return "the server's counter, while requests were in the engine" if server is not None else None
 
 
 def _total(frame: Frame, load: LoadPart | None) -> float | None:
     if load is not None and load.total_per_s is not None:
         return load.total_per_s
-    prompt, output = frame.prompt_tokens.per_s, frame.generation_tokens.per_s
+    prompt, output = frame.throughput.prompt_per_s, frame.throughput.output_per_s
     return prompt + output if prompt is not None and output is not None else None
 
 
 def _ended(frame: Frame, load: LoadPart | None) -> float | None:
     own = load.ended_per_s if load is not None else None
-    return own if own is not None else frame.requests.finished.per_s
+    return own if own is not None else frame.throughput.finished_per_s
 
 
 def _of_own(of: Quantiles) -> Times:
@@ -275,7 +282,7 @@ def _parts(frame: Frame) -> Parts:
     )
 
 
-def _power(devices: tuple[GpuPart, ...]) -> Level:
+def _power(devices: Sequence[GpuPart]) -> Level:
     if len(devices) == 1:
         return _level(devices[0].power)
     means = [device.power.mean for device in devices if device.power.mean is not None]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from vtop import units
 from vtop.errors import VtopError
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.tracks import Track
 from vtop.session.session import Session

@@ -13,13 +13,15 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
+from vtop.recording import GAP_INTERVALS
 from vtop.session.frame.charts import Charts, LoggedEvent, Points
 from vtop.session.frame.frame import View
+from vtop.session.frame.vocabulary import LoggedKind
 from vtop.session.history.gpus import GpuHistory
-from vtop.session.history.server import GAP_INTERVALS, ServerHistory
+from vtop.session.history.server import ServerHistory
 from vtop.session.history.tracks import HistogramTrack, Track
-from vtop.session.latency.ttft import parts_of
+from vtop.session.history.ttft_parts import parts_of
 
 _WORTH_A_COLUMN = 0.25  # a rate is shown when at least this share of its column is known
 
@@ -36,6 +38,11 @@ class Columns:
         self.last = server.visible(now_s) - 1
         self.scrapes = [bisect_right(server.at_s, edge, 0, self.last + 1) - 1 for edge in edges]
         self._known_s = [self._known(edges[k], edges[k + 1]) for k in range(self.count)]
+        # a column without a scrape of its own, being shorter than their interval, is part of the step that it lies in
+        self._steps = [
+            (first, last if last > first else min(last + 1, self.last))
+            for first, last in zip(self.scrapes, self.scrapes[1:], strict=False)
+        ]
 
     def highest(self, track: Track | None) -> list[float | None]:
         if track is None:
@@ -46,6 +53,20 @@ class Columns:
             # without a scrape of its own the one before still holds
             points.append(track.high(min(first, last), last) if known_s > 0 and last >= 0 else None)
         return points
+
+    def fullest(self, running: Track | None, waiting: Track | None) -> list[tuple[float, float] | None]:
+        """(running, waiting) of one scrape in each column: the one with most of both together."""
+        found: list[tuple[float, float] | None] = []
+        for k, known_s in enumerate(self._known_s):
+            first, last = self.scrapes[k] + 1, self.scrapes[k + 1]
+            if running is None or waiting is None or not known_s > 0 or last < 0:
+                found.append(None)
+                continue
+            first = max(0, min(first, last))
+            pairs = zip(running.every(first, last), waiting.every(first, last), strict=True)
+            known = [(a, b) for a, b in pairs if a == a and b == b]
+            found.append(max(known, key=sum, default=None))
+        return found
 
     def rate(self, track: Track | None) -> list[float | None]:
         """Mean growth per second in each column."""
@@ -90,16 +111,13 @@ class Columns:
         return steps
 
     def sums(self, track: HistogramTrack | None) -> list[_Sums | None]:
-        """For each column (sum, count) of what was observed between the scrapes at its edges."""
+        """For each column (sum, count) of what was observed between the scrapes at its edges, or around it."""
         if track is None:
             return [None] * self.count
-        places = [track.place(scrape) for scrape in self.scrapes]
-        from_first = track.place(0)
+        places = {scrape: track.place(max(scrape, 0)) for scrape in {one for pair in self._steps for one in pair}}
         return [
-            track.sums_between(places[k] if self.scrapes[k] >= 0 else from_first, places[k + 1])
-            if known_s > 0
-            else None
-            for k, known_s in enumerate(self._known_s)
+            track.sums_between(places[first], places[last]) if known_s > 0 else None
+            for known_s, (first, last) in zip(self._known_s, self._steps, strict=True)
         ]
 
     def grown(self, track: Track | None) -> list[float | None]:
@@ -107,10 +125,8 @@ class Columns:
         if track is None:
             return [None] * self.count
         return [
-            track.grown(max(self.scrapes[k], 0), self.scrapes[k + 1])
-            if known_s > 0 and self.scrapes[k + 1] >= 0
-            else None
-            for k, known_s in enumerate(self._known_s)
+            track.grown(max(first, 0), last) if known_s > 0 and last >= 0 else None
+            for known_s, (first, last) in zip(self._known_s, self._steps, strict=True)
         ]
 
     def _known(self, begin_s: float, end_s: float) -> float:
@@ -165,6 +181,7 @@ def charts(
     def rate(quantity: Quantity) -> Points:
         return _together([one.rate(one.server.total(quantity)) for one in columns], sum)
 
+    then = [one.fullest(one.server.total(Quantity.RUNNING), one.server.total(Quantity.WAITING)) for one in columns]
     preemptions = [(one, one.server.total(Quantity.PREEMPTIONS)) for one in columns]
     queue_s, prefill_s, frontend_s = _breakdown(columns)
     decode, prefill = _make_up(columns)
@@ -176,7 +193,7 @@ def charts(
         kv_used=gauge(Quantity.KV_USED, max),
         generation_per_s=rate(Quantity.GENERATION_TOKENS),
         prompt_per_s=rate(Quantity.PROMPT_TOKENS),
-        preemptions=_together([one.level(track) for one, track in preemptions], sum),
+        preemptions=_together(_held([one.level(track) for one, track in preemptions]), sum),
         preempted=_together([one.steps(track) for one, track in preemptions], sum),
         decode_per_step=decode,
         prefill_per_step=prefill,
@@ -186,6 +203,8 @@ def charts(
         power_w=_devices(devices, devices.power_w, now_s, edges),
         sm_mhz=_devices(devices, devices.sm_mhz, now_s, edges),
         temp_c=_devices(devices, devices.temp_c, now_s, edges),
+        running_then=_together([[pair and pair[0] for pair in row] for row in then], sum),
+        waiting_then=_together([[pair and pair[1] for pair in row] for row in then], sum),
         marks=_marks(marks, edges),
     )
 
@@ -204,6 +223,21 @@ def _seen_until(servers: Sequence[ServerHistory], devices: GpuHistory, now_s: fl
     if readings:
         latest.append(max(devices.at_s[readings - 1], now_s - devices.patience_s))
     return min(latest, default=now_s)
+
+
+def _held(rows: Sequence[Sequence[float | None]]) -> Sequence[Sequence[float | None]]:
+    """Levels of several servers, each going on where it was while only that server is silent: a stair never falls."""
+    if len(rows) == 1:
+        return rows
+    silent = [all(value is None for value in column) for column in zip(*rows, strict=True)]
+    held: list[list[float | None]] = []
+    for row in rows:
+        latest: float | None = None
+        held.append([])
+        for value, nobody in zip(row, silent, strict=True):
+            latest = latest if value is None else value
+            held[-1].append(None if nobody else latest)
+    return held
 
 
 def _together(rows: Sequence[Sequence[float | None]], take: Callable[[list[float]], float]) -> Points:
@@ -269,7 +303,7 @@ def _devices(history: GpuHistory, track: Track, now_s: float, edges: Sequence[fl
     return tuple(points)
 
 
-def _marks(event_log: Sequence[LoggedEvent], edges: Sequence[float]) -> tuple[tuple[int, str], ...]:
+def _marks(event_log: Sequence[LoggedEvent], edges: Sequence[float]) -> tuple[tuple[int, LoggedKind], ...]:
     return tuple(
         (bisect_left(edges, logged.at_s) - 1, logged.kind)
         for logged in event_log

@@ -6,12 +6,13 @@ than its instant, so a session read to its end gives for any earlier moment what
 
 from __future__ import annotations
 
+import gc
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from vtop import units
-from vtop.metrics.vllm import Quantity
+from vtop import faults, units
+from vtop.metrics.quantity import Quantity
 from vtop.recording import (
     AnyEvent,
     End,
@@ -22,10 +23,14 @@ from vtop.recording import (
     Mark,
     Note,
     Outage,
+    Recording,
     Request,
     Scrape,
     Start,
+    events_of,
 )
+from vtop.recording.events import DEFAULT_KIND
+from vtop.recording.vocabulary import LOAD_STATES, known
 from vtop.session import charts
 from vtop.session.bottleneck import incidents, queueing, status
 from vtop.session.bottleneck.evidence import pressure
@@ -37,11 +42,12 @@ from vtop.session.frame.incidents import Incident
 from vtop.session.frame.load import LoadPart
 from vtop.session.frame.load_levels import LoadLevels
 from vtop.session.frame.requests import Preemption, Requests
-from vtop.session.frame.servers import EnginePart, ServerPart, StartedWith, Status
+from vtop.session.frame.servers import EnginePart, ServerLoad, ServerPart, StartedWith
 from vtop.session.frame.values import Count
 from vtop.session.frame.verdict import Pressure
+from vtop.session.frame.vocabulary import LoggedKind
 from vtop.session.hardware import energy, roofline
-from vtop.session.history import server_config
+from vtop.session.history import busy, server_config
 from vtop.session.history.gpus import GpuHistory
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import ScrapeRange, Window, window
@@ -51,12 +57,10 @@ from vtop.session.latency import itl_tail, latencies, load_levels, load_scaling,
 from vtop.session.load import client_ttft
 from vtop.session.load.load import LoadHistory, ended_words, target_words
 from vtop.session.recompute import recompute, token_flops, wall_clock
+from vtop.session.recompute.decode_only import DecodeSteps
 from vtop.session.recompute.write_fit import WriteFit
 
 EVENTS_SHOWN = 200
-
-# which server's status speaks for the session, gravest first
-_GRAVITY = ("down", "unhealthy", "blind", "frozen", "waiting", "busy", "idle")
 
 
 class Session:
@@ -71,6 +75,7 @@ class Session:
         self.load = LoadHistory()
         self._detectors = {server: PreemptionDetector(server, number) for number, server in enumerate(self.servers)}
         self._fits = {server: WriteFit(server) for server in self.servers}
+        self._decode_steps = {server: DecodeSteps(server) for server in self.servers}
         self._idle_power = energy.IdlePower(self.servers, self.gpus)
         self._load_scaling = load_scaling.LoadScaling(self.servers, self.load)
         self._log = EventLog()
@@ -78,6 +83,14 @@ class Session:
     # --- what happened -------------------------------------------------------------------------------------------
 
     def apply(self, event: AnyEvent) -> None:
+        """Take in the next line. One that cannot be taken in costs itself: it is told, and the session goes on."""
+        try:
+            self._take(event)
+        except Exception as error:
+            said = faults.put_down(error, f"taking in a line ({type(event).__name__.lower()})")
+            self._log_event(event.t, event.t, "note", said)
+
+    def _take(self, event: AnyEvent) -> None:
         self.end_s = max(self.end_s, event.t)
         match event:
             case Scrape():
@@ -124,8 +137,10 @@ class Session:
         changed = index and server.health.scrape[-1] == index
         before, now = server.health.at(index - 1) if changed else scrape.health, scrape.health
         if before != now and now is not None and before is not None:
-            kind, word = ("back", "healthy again") if now == 200 else ("unhealthy", f"/health says {now or 'nothing'}")
-            self._log_event(scrape.t, scrape.at_s, kind, who + word)
+            if now == 200:
+                self._log_event(scrape.t, scrape.at_s, "back", f"{who}healthy again")
+            else:
+                self._log_event(scrape.t, scrape.at_s, "unhealthy", f"{who}/health says {now or 'nothing'}")
         if scrape.bad_lines and not (index and server.bad_lines.at(index - 1)):
             lines = "1 line" if scrape.bad_lines == 1 else f"{scrape.bad_lines} lines"
             self._log_event(
@@ -151,9 +166,9 @@ class Session:
             self._log_event(scrape.t, scrape.at_s, "note", f"{who}{before:.0f} requests vanished unfinished: {why}")
 
     def _apply_identity(self, identity: Identity) -> None:
-        known = self.servers[identity.server].identities
-        before = next((one for one in reversed(known) if one.flags is not None), None)
-        known.append(identity)
+        server = self.servers[identity.server]
+        before = next((one for one in reversed(server.identities) if one.flags is not None), None)
+        server.apply_identity(identity)
         for said in server_config.changed(before, identity) if before is not None else ():
             self._log_event(identity.t, identity.t, "flags", self._who(identity.server) + said)
 
@@ -167,18 +182,20 @@ class Session:
 
     def _apply_load(self, load: Load) -> None:
         self.load.apply_load(load)
-        match load.state:
+        match known(load.state, LOAD_STATES):
             case "begin":
                 text = f"load {load.spec}"
             case "steady":
                 text = "warm-up is over"
             case "change":
                 text = target_words(load)
-            case _:
+            case "other":
+                return
+            case "end":
                 text = ended_words(load, self.load.phases[load.phase].seen(load.t))
         self._log_event(load.t, load.t, "phase", text)
 
-    def _log_event(self, t: float, at_s: float, kind: str, text: str) -> None:
+    def _log_event(self, t: float, at_s: float, kind: LoggedKind, text: str) -> None:
         self._log.add(t, LoggedEvent(at_s, kind, text))
 
     def _who(self, server: int) -> str:
@@ -191,9 +208,13 @@ class Session:
 
     def frame(self, now_s: float, view: View = View()) -> Frame:  # noqa: B008 - frozen
         scrapes = window(self.servers, now_s, view.window_s)
+        # what requests took is that of others than the one vtop tried the server with
+        asked = scrapes if view.whole else scrapes.after(self.load.tried_s(now_s))
         event_log = self.event_log(now_s, EVENTS_SHOWN)
         gpus = self.gpus.part(now_s, view.window_s, local=any(target.local for target in self.start.servers))
         servers = tuple(self._server(index, now_s) for index in range(len(self.servers)))
+        if len(servers) > 1:
+            servers = _loaded(servers, scrapes, self.servers)
         waiting = scrapes.gauge(Quantity.WAITING)
         preempted = scrapes.count(Quantity.PREEMPTIONS)
         present = self._present(scrapes, now_s, servers, view)
@@ -204,7 +225,7 @@ class Session:
             interval_s=self.start.interval_s,
             window_s=scrapes.seconds,
             asked_window_s=view.window_s,
-            status=_gravest(servers),
+            status=status.of_session(servers),
             origin=self.start.origin,
             servers=servers,
             engines=_engines(scrapes, self.servers),
@@ -219,9 +240,10 @@ class Session:
             kv=pool.kv(scrapes, now_s),
             prompt_tokens=scrapes.count(Quantity.PROMPT_TOKENS),
             generation_tokens=scrapes.count(Quantity.GENERATION_TOKENS),
+            throughput=busy.throughput(scrapes),
             iteration=latencies.iteration(scrapes),
-            ttft=ttft.ttft(scrapes, waiting, present),
-            latencies=latencies.latencies(scrapes),
+            ttft=ttft.ttft(asked, waiting, present),
+            latencies=latencies.latencies(asked),
             prefix_cache=latencies.prefix_cache(scrapes, preempted.in_window),
             preemption=_preemption(scrapes, preempted),
             gpus=gpus,
@@ -229,7 +251,7 @@ class Session:
             charts=charts.charts(self.servers, self.gpus, self._log.marks(now_s), now_s, view),
             load=self._load(now_s),
         )
-        frame = self._analysed(frame, scrapes, present)
+        frame = self._analysed(frame, scrapes, asked, present)
         frame = replace(frame, pressure=self._pressure(scrapes, frame, view))
         return replace(frame, verdict=verdict(frame))
 
@@ -251,7 +273,7 @@ class Session:
         """When a server could not be read or its engine stood still, over the whole session."""
         return incidents.incidents(self.servers, self.end_s)
 
-    def marks(self, kind: str) -> tuple[LoggedEvent, ...]:
+    def marks(self, kind: LoggedKind) -> tuple[LoggedEvent, ...]:
         """All logged events of a kind that stand in the charts: restart, outage, mark."""
         return tuple(one for one in self._log.marks() if one.kind == kind)
 
@@ -265,7 +287,8 @@ class Session:
         scrapes = Window(tuple(one for one in scrapes.ranges if one.server in fresh))
         return scrapes if scrapes.now(Quantity.RUNNING) or scrapes.now(Quantity.WAITING) else Window(())
 
-    def _analysed(self, frame: Frame, scrapes: Window, present: Window) -> Frame:
+    def _analysed(self, frame: Frame, scrapes: Window, asked: Window, present: Window) -> Frame:
+        one_load = self._one_load(scrapes, frame.now_s)
         again = recompute.recompute(scrapes, frame.now_s, self._detectors, self._fits)
         frame = replace(
             frame,
@@ -274,14 +297,17 @@ class Session:
             roofline=roofline.roofline(scrapes, frame.gpus),
             tail=itl_tail.tail(scrapes),
             wallclock=wall_clock.wallclock(
-                scrapes, recomputed_tokens=again.tokens, own_step_s=_own_step_s(frame.load, scrapes)
+                scrapes,
+                self._decode_steps,
+                recomputed_tokens=again.tokens,
+                own_step_s=_own_step_s(frame.load, scrapes),
             ),
             account=occupancy.account(scrapes, self.servers, self.load, frame.now_s, frame.kv.bytes_per_token),
             crowding=crowding.crowding(scrapes),
             token_flops=token_flops.token_flops(scrapes, frame.now_s, self._fits),
-            queueing=queueing.queueing(scrapes, present.since(self.load.settled_s(frame.now_s))),
+            queueing=queueing.queueing(asked, present.since(self.load.settled_s(frame.now_s))),
             energy=energy.energy(scrapes, self.gpus, self._idle_power, frame.now_s),
-            growth=load_scaling.growth(self._load_scaling, frame.ttft, frame.now_s),
+            growth=load_scaling.growth(self._load_scaling, frame.ttft, one_load, frame.now_s),
             own_ttft=client_ttft.own_ttft(scrapes, self.servers, self.load.answered, frame.now_s),
         )
         share = recompute.time_ratio(frame.wallclock)
@@ -295,6 +321,8 @@ class Session:
             )
 
         tokens = frame.kv.pool_tokens, frame.account.input_tokens
+        if frame.status.absent is not None:  # of the living
+            scrapes = Window(scrapes.answering)
         return pressure(scrapes, self.servers, *tokens, self.load, whole=view.whole, max_num_seqs=max_num_seqs)
 
     def _load(self, now_s: float) -> LoadPart | None:
@@ -304,10 +332,20 @@ class Session:
             return part
         server = self.servers[part.server]
         scrapes = server.visible(now_s)
-        hits = server.total(Quantity.PREFIX_HITS)
+        parts = [part for part in server.parts(Quantity.PROMPT_TOKENS_BY_SOURCE) if part != "local_compute"]
+        hits = [server.total(Quantity.PROMPT_TOKENS_BY_SOURCE, part) for part in parts]
+        hits = hits or [server.total(Quantity.PREFIX_HITS)]
         first = max(0, bisect_right(server.at_s, part.begin_s, 0, scrapes) - 1)
         last = min(scrapes, bisect_right(server.at_s, part.begin_s + part.elapsed_s, 0, scrapes) + 1) - 1
-        return replace(part, prefix_hit_tokens=hits.grown(first, last) if hits is not None and last >= first else None)
+        grown = [track.grown(first, last) for track in hits if track is not None] if last >= first else []
+        known = [tokens for tokens in grown if tokens is not None]
+        return replace(part, prefix_hit_tokens=sum(known) if known else None)
+
+    def _one_load(self, scrapes: Window, now_s: float) -> bool:
+        """Whether vtop's own load, where it runs, aimed at one thing all through a window."""
+        begins = [one.server.at_s[one.first] for one in scrapes.ranges]
+        ends = [one.server.at_s[one.last] for one in scrapes.ranges]
+        return not begins or self.load.steady_between(min(begins), max(ends), now_s)
 
     def _server(self, index: int, now_s: float) -> ServerPart:
         server = self.servers[index]
@@ -339,15 +377,42 @@ class Session:
             engines=len(server.engines(Quantity.RUNNING, last)),
             note=identity.note if identity is not None else None,
             started=self.started_with(index, now_s),
+            kind=identity.kind if identity is not None else DEFAULT_KIND,
         )
 
 
-def _gravest(servers: Sequence[ServerPart]) -> Status:
-    if not servers:
-        return Status("waiting", "no server to watch", fresh=False)
-    if all(server.status.kind == "waiting" for server in servers):
-        return servers[0].status
-    return min((server.status for server in servers), key=lambda one: _GRAVITY.index(one.kind))
+def read(recording: Recording, watching: Callable[[AnyEvent], object] | None = None) -> Session:
+    """The session of a recording, read to its present end; `watching` is given each event too."""
+    session = Session(recording.start)
+    collecting = gc.isenabled()
+    gc.disable()  # nothing made here is garbage, and looking for it takes half the time
+    try:
+        for event in events_of(recording):
+            session.apply(event)
+            if watching is not None:
+                watching(event)
+    finally:
+        if collecting:
+            gc.enable()
+    return session
+
+
+def _loaded(
+    servers: Sequence[ServerPart], scrapes: Window, histories: Sequence[ServerHistory]
+) -> tuple[ServerPart, ...]:
+    """Each server with what it does, where it answers."""
+    parts = list(servers)
+    for one in scrapes.answering:
+        own, index = Window((one,)), histories.index(one.server)
+        does = ServerLoad(
+            running=own.now(Quantity.RUNNING),
+            waiting=own.now(Quantity.WAITING),
+            kv_used_ratio=own.gauge(Quantity.KV_USED, largest=True).now,
+            generation_per_s=own.count(Quantity.GENERATION_TOKENS).per_s,
+            ttft_s=own.mean(Quantity.TTFT),
+        )
+        parts[index] = replace(parts[index], load=does)
+    return tuple(parts)
 
 
 def _engines(window: Window, servers: Sequence[ServerHistory]) -> tuple[EnginePart, ...]:
@@ -389,5 +454,4 @@ def _preemption(window: Window, count: Count) -> Preemption:
     return Preemption(
         count=count,
         latest_at_s=max(latest, default=None),
-        interval_s=window.counted_s / count.in_window if count.in_window else None,
     )

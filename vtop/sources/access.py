@@ -1,4 +1,4 @@
-"""How vtop gets into a server: the key from an option, a file or the environment, headers, certificates."""
+"""The way into a server as the command line and the environment say it: key, headers, certificates."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from vtop.access import Access
 from vtop.errors import VtopError
-from vtop.sources.connection import Access, check
+from vtop.sources.connection import check
 
 
 def access_of(
@@ -33,6 +34,13 @@ def access_of(
         if not found or not name.strip():
             raise VtopError("--header: expected 'NAME: VALUE'")
         pairs.append((name.strip(), value.strip()))
-    access = Access(api_key=api_key, headers=tuple(pairs), ca_file=ca_file, insecure=insecure, basic=basic, proxy=proxy)
+    access = Access(
+        api_key=api_key,
+        headers=tuple(pairs),
+        ca_file=str(ca_file) if ca_file is not None else None,
+        insecure=insecure,
+        basic=basic,
+        proxy=proxy,
+    )
     check(access)  # before anything is made because of it
     return access

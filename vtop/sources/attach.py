@@ -9,13 +9,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from vtop import __version__
+from vtop.access import Access
 from vtop.recording import Identity, LiveRecording, Note, Start, Target
 from vtop.recording.events import FORMAT, Event
 from vtop.sources import command
 from vtop.sources.gpu import GpuSource
 from vtop.sources.host import HostSource
 from vtop.sources.processes import pids_listening
-from vtop.sources.server import Access, ServerSource
+from vtop.sources.server import ServerSource
 
 # options whose value no recording may hold
 SECRET_OPTIONS = ("--api-key", "--header", "-H")
@@ -66,7 +67,8 @@ class Attachment:
             for index, (target, own) in enumerate(zip(targets, access, strict=True))
             if watch
         ]
-        self.recording = LiveRecording(start, self.clock, path)  # the last that may fail
+        secrets = sorted({word for one in access for word in one.recognisable}, key=len, reverse=True)
+        self.recording = LiveRecording(start, self.clock, path, secrets)  # the last that may fail
         self.host = HostSource(self._append, self.clock)
         self.gpus: GpuSource | None = None
         local = [target for target in targets if target.local]

@@ -1,6 +1,6 @@
 """The command that started a server on this host: its name and those of its flags that decide how it performs.
 
-The listener of a port is looked for, and from it upwards the process whose command line is a vLLM server's: with
+The listener of a port is looked for, and from it upwards the process whose command line is a server's: with
 several API servers, the listeners are its children. Of another user's process, of one in a container, behind a tunnel
 or a proxy nothing is found, silently: it is not known then.
 """
@@ -12,17 +12,14 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
 
+from vtop.recording.events import FlagValue
+from vtop.server_kinds.kind import ServerKind
+from vtop.server_kinds.registry import KINDS
 from vtop.sources import processes
-from vtop.sources.flags import Value, flags_of
+from vtop.sources.flags import flags_of
 
 GENERATIONS: Final = 4  # a listener is the server itself or its child; more would find what has nothing to do with it
 
-_MODULES: Final = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")
-_VERBS: Final = {
-    ("vllm", "serve"): "vllm serve",
-    ("vllm.entrypoints.cli.main", "serve"): "vllm serve",
-    ("vtop", "simulate"): "vtop simulate",
-}
 _WITH_A_WORD: Final = ("-X", "-W", "--check-hash-based-pycs")  # options of Python's own that take the next word
 
 
@@ -31,7 +28,7 @@ class Command:
     """How a server was started. pid and began: which process it is."""
 
     name: str  # vllm serve
-    flags: dict[str, Value]
+    flags: dict[str, FlagValue]
     pid: int
     began: int
 
@@ -57,19 +54,22 @@ def _upwards(pid: int, proc: str) -> Command | None:
             return None
         began, served = processes.began(pid, proc), server(processes.words(pid, proc))
         if served is not None:
-            name, words = served
-            return Command(name, flags_of(words), pid, began)
+            kind, name, words = served
+            return Command(name, flags_of(words, kind.flags), pid, began)
         pid = processes.parent(pid, proc)
     return None
 
 
-def server(words: Sequence[str]) -> tuple[str, Sequence[str]] | None:
-    """The name of the server's command, and the words behind it; None for any other command line."""
+def server(words: Sequence[str]) -> tuple[ServerKind, str, Sequence[str]] | None:
+    """The kind of server, the name of its command, and the words behind it; None for any other command line."""
     program, rest = _program(words)
-    if program in _MODULES:
-        return program, rest
-    name = _VERBS.get((program, rest[0])) if rest else None
-    return (name, rest[1:]) if name is not None else None
+    for kind in KINDS.values():
+        if program in kind.commands.modules:
+            return kind, program, rest
+        name = kind.commands.verbs.get((program, rest[0])) if rest else None
+        if name is not None:
+            return kind, name, rest[1:]
+    return None
 
 
 def _program(words: Sequence[str]) -> tuple[str, Sequence[str]]:
@@ -89,6 +89,8 @@ def _program(words: Sequence[str]) -> tuple[str, Sequence[str]]:
     if at >= len(words):
         return "", ()
     path = PurePath(words[at])
-    if path.parts[-4:] == ("vllm", "entrypoints", "openai", "api_server.py"):
-        return _MODULES[0], words[at + 1 :]
+    for kind in KINDS.values():
+        for end, module in kind.commands.scripts.items():
+            if f"/{path}".endswith(f"/{end}"):
+                return module, words[at + 1 :]
     return path.name, words[at + 1 :]

@@ -5,35 +5,24 @@ No request takes longer, and no answer becomes larger, than it may; no key or pa
 
 from __future__ import annotations
 
-import base64
 import re
 import socket
 import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
 
+from vtop.access import Access, longest_first
 from vtop.errors import VtopError
 from vtop.recording.events import Target
+from vtop.recording.vocabulary import OutageReason
 from vtop.sources.proxy import Route
 
 REDIRECTS = 3
-
-
-@dataclass(frozen=True, slots=True, repr=False)  # no repr: it would show the key
-class Access:
-    """How a person lets vtop in. proxy: a URL, "" for none, None for what the environment says."""
-
-    api_key: str | None = None
-    headers: tuple[tuple[str, str], ...] = ()
-    ca_file: Path | None = None
-    insecure: bool = False
-    basic: tuple[str, str] | None = None
-    proxy: str | None = None
+OWN_HEADERS = {"accept-encoding": "identity", "user-agent": "vtop", "connection": "keep-alive"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +30,13 @@ class Answer:
     status: int
     phrase: str  # "Not Found"
     body: bytes
+    retry_after_s: float | None = None  # how long the server asks to be left alone
 
 
 class Failure(Exception):
-    """No usable answer. `reason` is a word of `Outage.reason`, `detail` is for people."""
+    """No usable answer. `detail` is for people."""
 
-    def __init__(self, reason: str, detail: str) -> None:
+    def __init__(self, reason: OutageReason, detail: str) -> None:
         super().__init__(reason, detail)
         self.reason = reason
         self.detail = detail
@@ -78,13 +68,16 @@ class Connection:
         """The answer to GET `path`, whatever its status. Raises Failure."""
         self._deadline_s = time.monotonic() + timeout_s
         request = self._requests.get(path) or self._request(httpx.URL(self._root + path))
+        known = True  # the server that the key is for
         try:
             for _ in range(REDIRECTS + 1):
                 answer, location = self._ask(request, timeout_s, limit_bytes)
                 if location is None:
                     self._requests[path] = request
                     return answer
-                request = self._request(self._followed(request.url, answer.status, location))
+                to = self._followed(request.url, answer.status, location)
+                known = known and _same_door(request.url, to)
+                request = self._request(to, known=known)
             raise Failure("status", f"more than {REDIRECTS} redirects, the last to {_bare(request.url)}")
         except Failure as failure:
             self._requests.pop(path, None)
@@ -140,19 +133,24 @@ class Connection:
         except (httpx.TransportError, TimeoutError) as error:
             failure = _failure(error, timeout_s, self._tls)
             what = f"not finished in {timeout_s:g} s" if failure.reason == "timeout" else failure.detail
+            if body and failure.reason == "reset":
+                what = "the connection was cut"
             raise Failure(failure.reason, f"{what}, {len(body)} bytes had come") from None
         finally:
             response.close()
-        return Answer(response.status_code, response.reason_phrase, bytes(body)), location
+        retry_s = _retry_after_s(response.headers.get("retry-after"))
+        return Answer(response.status_code, response.reason_phrase, bytes(body), retry_s), location
 
     def _sent(self, request: httpx.Request) -> httpx.Response:
         if self._over:
             raise Failure("reset", "vtop hung up")
         return self._transport.handle_request(request)
 
-    def _request(self, url: httpx.URL) -> httpx.Request:
+    def _request(self, url: httpx.URL, *, known: bool = True) -> httpx.Request:
+        """known: whether it goes to the server that was named, who may see the key and the headers given."""
         accept = "text/plain" if url.path.rstrip("/").endswith("/metrics") else "application/json"
-        return httpx.Request("GET", url, headers=[("accept", accept), *self._headers])
+        headers = self._headers if known else list(OWN_HEADERS.items())
+        return httpx.Request("GET", url, headers=[("accept", accept), *headers])
 
     def _followed(self, url: httpx.URL, status: int, location: str) -> httpx.URL:
         """Where a redirect leads, if it may be followed: the key must not leave for another host or go in clear."""
@@ -195,13 +193,10 @@ class Connection:
         return httpx.HTTPTransport(verify=self._trust(), trust_env=False, proxy=proxy)
 
     def _trust(self) -> ssl.SSLContext:
-        if not self._tls or self._access.insecure:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # reading the usual certificates takes 20 ms
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
+        if not self._tls:
+            return Access(insecure=True).trust() or ssl.create_default_context()
+        if (context := self._access.trust()) is not None:
             return context
-        if self._access.ca_file is not None:
-            return ssl.create_default_context(cafile=self._access.ca_file)
         try:
             return httpx.create_ssl_context()
         except OSError:
@@ -211,13 +206,7 @@ class Connection:
 def check(access: Access) -> None:
     """Raises VtopError for headers, a key or certificates that cannot be used; no message shows a value."""
     _headers(access)
-    if access.ca_file is None:
-        return
-    try:
-        ssl.create_default_context(cafile=access.ca_file)
-    except OSError as error:  # ssl.SSLError is one
-        why = "no certificates in PEM form" if isinstance(error, ssl.SSLError) else error.strerror
-        raise VtopError(f"{access.ca_file}: cannot be used as --ca-file ({why})") from None
+    access.trust()
 
 
 def _headers(access: Access) -> list[tuple[str, str]]:
@@ -226,13 +215,11 @@ def _headers(access: Access) -> list[tuple[str, str]]:
             raise VtopError("--header: expected a header's name, a colon and its value, such as 'X-Tenant: blue'")
         if not _fits(value):
             raise VtopError(f"--header {name}: its value has characters that no HTTP header may have")
-    headers = {"accept-encoding": "identity", "user-agent": "vtop", "connection": "keep-alive"}
-    if access.api_key is not None:
-        if not _fits(access.api_key.strip()):
+    headers = dict(OWN_HEADERS)
+    if access.authorization is not None:
+        if not _fits(access.authorization):
             raise VtopError("the API key has characters that no HTTP header may have: expected one line of ASCII")
-        headers["authorization"] = f"Bearer {access.api_key.strip()}"
-    elif access.basic is not None:
-        headers["authorization"] = f"Basic {_basic(access.basic)}"
+        headers["authorization"] = access.authorization
     given = {name.lower() for name, _ in access.headers}
     own = [(name, value) for name, value in headers.items() if name not in given]
     return own + [(name, value.strip()) for name, value in access.headers]
@@ -242,18 +229,21 @@ def _fits(value: str) -> bool:
     return value.isascii() and value.isprintable()
 
 
-def _basic(pair: tuple[str, str]) -> str:
-    return base64.b64encode(":".join(pair).encode()).decode()
+def _secrets(access: Access, route: Route) -> tuple[str, ...]:
+    proxy = httpx.URL(route.proxy).password if route.proxy is not None else ""
+    return longest_first([*access.secrets, proxy])
 
 
-def _secrets(access: Access, route: Route) -> list[str]:
-    secrets = [access.api_key or "", *(value for _, value in access.headers)]
-    if access.basic is not None:
-        secrets += [access.basic[1], _basic(access.basic)]
-    if route.proxy is not None:
-        secrets.append(httpx.URL(route.proxy).password)
-    # the longest first: one may hold another. One or two characters are no secret, and would riddle every text
-    return sorted({s.strip() for s in secrets if len(s.strip()) > 2}, key=len, reverse=True)
+def _retry_after_s(said: str | None) -> float | None:
+    """Of a Retry-After header; None where it names no number of seconds (a date would need the server's clock)."""
+    return float(said) if said is not None and re.fullmatch(r"\s*\d{1,9}\s*", said, re.ASCII) else None
+
+
+def _same_door(url: httpx.URL, to: httpx.URL) -> bool:
+    """Whether both lead to the same server: another port of a host is another's, but for http that becomes https."""
+    ports = {"http": 80, "https": 443}
+    at, there = ((one.scheme, one.port or ports[one.scheme]) for one in (url, to))
+    return at == there or (at, there) == (("http", 80), ("https", 443))
 
 
 def _bare(url: httpx.URL) -> str:

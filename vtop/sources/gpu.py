@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
+from vtop import faults
 from vtop.recording.events import Event, Gpu, Note
 from vtop.sources.nvml import (
     LIBRARY_NOT_FOUND,
@@ -93,7 +94,10 @@ class GpuSource:
         """Read at every tick until it is time to stop."""
         due_s = self._clock()
         while not self._wait(max(0.0, due_s - self._clock())):
-            self.once()
+            try:
+                self.once()
+            except Exception as error:  # of one reading: the next one tries again
+                self._note_trouble(faults.put_down(error, "reading the GPUs"))
             due_s = next_tick(due_s, self._clock(), self._interval_s)
 
     def once(self) -> bool:

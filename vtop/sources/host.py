@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from vtop.recording.events import Event, Host
+from vtop import faults
+from vtop.recording.events import Event, Host, Note
 
 EVERY_S = 5.0
 STAT = Path("/proc/stat")
@@ -53,6 +54,7 @@ class HostSource:
         self._spent = spent
         self._stopped = threading.Event()
         self._writing = threading.Lock()
+        self._told: str | None = None  # the latest fault
         self._wait = wait or self._stopped.wait
 
     def start(self) -> None:
@@ -64,7 +66,21 @@ class HostSource:
             self._stopped.set()
 
     def run(self) -> None:
-        """Read until it is time to stop; each line tells of the time since the reading before."""
+        """Read until it is time to stop. A fault ends no session: it is a note, and reading begins anew."""
+        while True:
+            try:
+                self._read()
+                return
+            except Exception as error:
+                said = faults.put_down(error, "reading this machine's CPU")
+                if said != self._told:
+                    self._told = said
+                    self._say(Note(source="host", text=said))
+            if self._wait(EVERY_S):
+                return
+
+    def _read(self) -> None:
+        """Until it is time to stop; each line tells of the time since the reading before."""
         before_s, before_cores, before_spent_s = self._clock(), self._cores(), self._spent()
         while not self._wait(EVERY_S):
             at_s, cores, spent_s = self._clock(), self._cores(), self._spent()
@@ -73,7 +89,7 @@ class HostSource:
                 self._say(Host(at_s=round(at_s, 6), cpu_ratio=_busy(before_cores, cores), vtop_cpu_ratio=own))
             before_s, before_cores, before_spent_s = at_s, cores, spent_s
 
-    def _say(self, event: Host) -> None:
+    def _say(self, event: Host | Note) -> None:
         with self._writing:
             if not self._stopped.is_set():
                 self._append(event)

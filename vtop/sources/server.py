@@ -1,5 +1,8 @@
 """One server being watched: asks it for its page once an interval and tells the recording what came back.
 
+Its page tells which kind of server it is, by the names on it; where /metrics has no page, the paths of other kinds are
+tried.
+
 Everything happens on a thread of its own, so that neither drawing nor another server's silence delays a tick.
 """
 
@@ -7,20 +10,27 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx
 import msgspec
 
-from vtop.metrics.page import Folder, NotMetrics
+from vtop import faults
+from vtop.access import Access
+from vtop.metrics.page import MOST_VALUES, OTHER, Folder, NotMetrics
+from vtop.metrics.series_names import SeriesNames
 from vtop.recording.events import Event, Identity, Note, Outage, Scrape, Target
+from vtop.server_kinds import registry
+from vtop.server_kinds.kind import ServerKind
 from vtop.sources import command, proxy
-from vtop.sources.connection import Access, Answer, Connection, Failure
-from vtop.sources.shape import shape_of
+from vtop.sources.connection import Answer, Connection, Failure
+from vtop.sources.health import Health
+from vtop.sources.shape import fits, shape_of
 
-__all__ = ["Access", "ServerSource"]
+__all__ = ["ServerSource"]
 
 PAGE_LIMIT_BYTES = 32 * 2**20
 SMALL_LIMIT_BYTES = 2**20
@@ -28,24 +38,23 @@ SMALL_TIMEOUT_S = 2.0  # for all but the page
 ASK_AGAIN_S = 60.0  # who answers, when a server was too busy to say
 SEVERAL = 3  # slow, or fast, pages in a row that change the pace
 SLOWEST = 8  # times the interval
+ELSEWHERE = ("status", "parse")  # /metrics may be another path with another kind of server
+LONGEST_WAIT_S = 60.0  # for a server that asks for patience, or answers with too much
+MOST_LINES = 500_000  # of a scrape, many times what a large server prints
 NOT_REACHED = ("refused", "dns", "tls")  # where /health would fail alike
-
-
-class _Version(msgspec.Struct):
-    version: str
 
 
 class _Model(msgspec.Struct):
     id: str
-    max_model_len: int | None = None  # null for a LoRA adapter
-    root: str | None = None  # where the model lies: a path on the server's host, or a name on a hub
+    max_model_len: Any = None  # null for a LoRA adapter
+    root: Any = None  # where the model lies: a path on the server's host, or a name on a hub
 
 
 class _Models(msgspec.Struct):
     data: list[_Model]
 
 
-_Reply = TypeVar("_Reply", _Version, _Models)
+_Reply = TypeVar("_Reply", dict[str, object], _Models)
 
 
 class ServerSource:
@@ -86,13 +95,27 @@ class ServerSource:
         self._wait = wait or self._stopped.wait
         self._route = proxy.choose(target, access.proxy)
         self._connection = Connection(target, access, self._route, transport)
-        self._folder = Folder()
+        self._beside = Connection(target, access, self._route, transport)  # for a /health that hangs
+        self._health = Health(
+            partial(self._ask_health, self._connection),
+            partial(self._ask_health, self._beside),
+            patience_s=self._small_timeout_s,
+            name=f"vtop health {index}",
+        )
+        self._kind = registry.DEFAULT  # as the latest page says
+        self._told_kind = registry.DEFAULT.name  # as the recording says
+        self._looked = False  # whether another kind answers on another path
+        self._folder = Folder(self._names_of)
         self._known = False  # who answers has been asked since the server was last out of reach
         self._ask_again_s = math.inf
         self._down = False
         self._stride = 1  # ticks from one page to the next
         self._slow = 0
         self._fast = 0
+        self._full_labels: set[str] = set()  # with too many values, as noted
+        self._too_large = 0  # answers in a row
+        self._patient_why = ""  # as noted
+        self._not_before_s = -math.inf  # the server, or the size of its answers, asks for patience
 
     def start(self) -> None:
         threading.Thread(target=self._run, name=f"vtop server {self._index}", daemon=True).start()
@@ -102,6 +125,7 @@ class ServerSource:
         with self._writing:
             self._stopped.set()
         self._connection.hang_up()
+        self._beside.hang_up()
 
     def once(self) -> bool:
         """Two pages an interval apart, on the calling thread; False when the server gave none."""
@@ -114,7 +138,7 @@ class ServerSource:
             self._tick()
             return True
         finally:
-            self._connection.close()
+            self._close()
 
     def _run(self) -> None:
         try:
@@ -124,34 +148,86 @@ class ServerSource:
                 self._tick()
                 passed_s = self._clock() - first_s
                 tick = max(tick + self._stride, math.ceil(passed_s / self._interval_s))  # missed ticks are skipped
+                if self._not_before_s > first_s + tick * self._interval_s:
+                    tick = math.ceil((self._not_before_s - first_s) / self._interval_s)
                 if self._wait(max(0.0, tick * self._interval_s - passed_s)):
                     break
         finally:
-            self._connection.close()
+            self._close()
+
+    def _close(self) -> None:
+        self._connection.close()
+        self._beside.hang_up()
+        self._health.wait(0.5)
+        self._beside.close()
 
     def _begin(self) -> None:
         if self._route.trouble is not None:
             self._note(self._route.trouble)
 
     def _tick(self) -> bool:
+        """One scrape; whatever goes wrong in it, the next tick tries again."""
         at_s = self._clock()
+        try:
+            return self._ask(at_s)
+        except Exception as error:
+            self._folder = Folder(self._names_of)  # what it holds may be what it failed at
+            self._down = True
+            said = faults.put_down(error, "reading what the server answered")
+            self._say(Outage(server=self._index, at_s=at_s, took_s=self._clock() - at_s, reason="fault", detail=said))
+            return False
+
+    def _ask(self, at_s: float) -> bool:
         try:
             scrape = self._scrape(at_s)
         except Failure as failure:
             self._fail(failure, at_s, self._clock() - at_s)
             return False
-        self._say(msgspec.structs.replace(scrape, health=self._health()))
-        self._pace(scrape.took_s)
+        self._too_large = 0
+        busy_s = self._clock() - at_s  # reading it counts as well
+        health = self._health.status() if self._kind.endpoints.health is not None else None
+        if self._kind.name != self._told_kind:  # before the scrape, which is read by it
+            self._identify()
+            self._down = False
+        self._say(msgspec.structs.replace(scrape, health=health))
+        for label in self._folder.values.full - self._full_labels:
+            self._full_labels.add(label)
+            self._note(f"/metrics: {label} has more than {MOST_VALUES} values; the rest is taken together as {OTHER}")
+        self._pace(busy_s)
         if self._down or not self._known or at_s >= self._ask_again_s or (scrape.full and self._another()):
             self._identify()
         self._down = False
         return True
 
+    def _names_of(self, names: Iterable[str]) -> SeriesNames:
+        """What the server calls its series: it stays what it was while its page has nobody's."""
+        self._kind = registry.recognised(names) or self._kind
+        return self._kind.series
+
     def _scrape(self, at_s: float) -> Scrape:
-        page = self._connection.get("/metrics", timeout_s=self._timeout_s, limit_bytes=PAGE_LIMIT_BYTES)
+        try:
+            return self._page(self._kind, at_s)
+        except Failure as failure:
+            if failure.reason not in ELSEWHERE or self._looked:
+                raise
+            self._looked = True
+            for kind in registry.elsewhere(self._kind):
+                try:
+                    return self._page(kind, self._clock())
+                except Failure:
+                    continue
+            raise
+
+    def _page(self, kind: ServerKind, at_s: float) -> Scrape:
+        path = kind.endpoints.metrics
+        page = self._connection.get(path, timeout_s=self._timeout_s, limit_bytes=PAGE_LIMIT_BYTES)
         took_s = self._clock() - at_s
         if page.status != 200:
-            raise Failure("status", self._refusal("/metrics", page))
+            if page.retry_after_s is not None:
+                self._be_patient(page.retry_after_s, "the server asks for it (Retry-After)")
+            raise Failure("status", self._refusal(path, page))
+        if page.body.count(b"\n") > MOST_LINES:
+            raise Failure("size", f"{path}: more than {MOST_LINES:,} lines, not read")
         try:
             return self._folder.scrape(
                 page.body.decode("utf-8", "replace"),
@@ -162,17 +238,21 @@ class ServerSource:
                 health=None,
             )
         except NotMetrics as error:
-            raise Failure("parse", self._connection.clean(f"/metrics: {error}")) from None
+            raise Failure("parse", self._connection.clean(f"{path}: {error}")) from None
 
     def _fail(self, failure: Failure, at_s: float, took_s: float) -> None:
         self._folder.forget()
         self._down = True
+        if failure.reason == "size":
+            self._too_large += 1
+            wait_s = min(LONGEST_WAIT_S, self._interval_s * 2.0**self._too_large)
+            self._be_patient(wait_s, "its answer is too large to be read each time")
         detail = failure.detail
         reached = False
         if failure.reason not in NOT_REACHED and not self._stopped.is_set():
-            health = self._health()
-            reached = health != 0
-            detail += f"; /health: {health or 'no answer'}"
+            health = self._health.status() if self._kind.endpoints.health is not None else None
+            reached = health not in (None, 0)
+            detail += f"; /health: {health or ('no answer' if health == 0 else 'no answer yet')}"
         if self._route.shown:
             detail += f" (via proxy {self._route.shown})"
         self._say(Outage(server=self._index, at_s=at_s, took_s=took_s, reason=failure.reason, detail=detail))
@@ -181,11 +261,17 @@ class ServerSource:
         elif not self._known:
             self._identify()  # /v1 may work where /metrics does not
 
-    def _health(self) -> int:
-        try:
-            return self._small("/health").status
-        except Failure:
-            return 0
+    def _ask_health(self, connection: Connection, timeout_s: float) -> int:
+        path = self._kind.endpoints.health or "/health"
+        return connection.get(path, timeout_s=timeout_s, limit_bytes=SMALL_LIMIT_BYTES).status
+
+    def _be_patient(self, wait_s: float, why: str) -> None:
+        """Ask /metrics no sooner than in so many seconds, and say so where that is longer than the interval."""
+        wait_s = min(wait_s, LONGEST_WAIT_S)
+        self._not_before_s = self._clock() + wait_s
+        if wait_s > self._interval_s and why != self._patient_why:
+            self._patient_why = why
+            self._note(f"/metrics is asked less often: {why}")
 
     def _small(self, path: str) -> Answer:
         return self._connection.get(path, timeout_s=self._small_timeout_s, limit_bytes=SMALL_LIMIT_BYTES)
@@ -199,15 +285,22 @@ class ServerSource:
         self._command = started = self._started_by()
         self._ask_again_s = math.inf
         troubles: list[str] = []
-        version = self._reply("/version", _Version, troubles)
-        models = self._reply("/v1/models", _Models, troubles)
+        paths = self._kind.endpoints
+        about = self._reply(paths.version, dict[str, object], troubles) if paths.version is not None else None
+        version = about.get(paths.version_field) if about is not None else None
+        if about is not None and not isinstance(version, str):
+            troubles.append(f"{paths.version}: not the JSON that was expected")
+            version = None
+        models = self._reply(paths.models, _Models, troubles) if paths.models is not None else None
         rows = models.data if models else []
+        self._told_kind = self._kind.name
         self._say(
             Identity(
                 server=self._index,
-                version=self._connection.clean(version.version) if version else None,
+                kind=self._kind.name,
+                version=self._connection.clean(version) if isinstance(version, str) else None,
                 models=tuple(self._connection.clean(row.id, 300) for row in rows),
-                max_model_len=next((row.max_model_len for row in rows if row.max_model_len is not None), None),
+                max_model_len=next((row.max_model_len for row in rows if _length(row.max_model_len)), None),
                 shape=self._shape(rows),
                 note="; ".join(troubles) or None,
                 command=started.name if started is not None else None,
@@ -217,7 +310,8 @@ class ServerSource:
 
     def _shape(self, models: list[_Model]) -> dict[str, int | str] | None:
         """The model's shape, where the server runs on this host from a folder vtop may read; else the one given."""
-        roots = [Path(model.root) for model in models if model.root and model.max_model_len is not None]
+        given = (model.root for model in models if model.max_model_len is not None)
+        roots = [Path(root) for root in given if isinstance(root, str) and root and "\0" not in root]
         own = shape_of(roots[0] / "config.json") if self._local and roots and roots[0].is_absolute() else None
         return own if own is not None else self._given_shape
 
@@ -231,7 +325,7 @@ class ServerSource:
         except Failure as failure:
             troubles.append(failure.detail)
             passing = True
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             troubles.append(f"{path}: not the JSON that was expected")
             passing = False
         if passing:
@@ -270,3 +364,8 @@ class ServerSource:
         with self._writing:
             if not self._stopped.is_set():
                 self._append(event)
+
+
+def _length(said: Any) -> bool:
+    """Whether it can be a number of tokens."""
+    return isinstance(said, int) and not isinstance(said, bool) and fits(said) and said > 0

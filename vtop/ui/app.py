@@ -22,7 +22,7 @@ from textual.reactive import var
 from textual.screen import Screen
 from textual.theme import Theme
 
-from vtop import units
+from vtop import faults, units
 from vtop.draw import layout
 from vtop.draw import theme as looks
 from vtop.draw.theme import Look, clean
@@ -33,12 +33,13 @@ from vtop.session.session import Session
 from vtop.ui import driver, screenshot, textual_private
 from vtop.ui.board import Board, Scene
 from vtop.ui.help import HelpScreen
-from vtop.ui.keys import KEYS
+from vtop.ui.keys import FOOTERS, KEYS
 
 TICK_S = 0.25
 APART_S = 0.5  # two drawings of a live session, at least: several servers answer at different moments
 FOLD_FOR_S = 0.08  # a long file is taken in slices, so that keys answer meanwhile
 SLICE = 500
+GROWING_S = (30, 60, 120, 300)
 WINDOWS_S = (30, 60, 120, 300, 600, 1800, 3600, 14400, 43200, 86400)
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
 
@@ -81,7 +82,7 @@ class VtopApp(App[None]):
         look: Look,
         *,
         session: Session | None = None,
-        window_s: float = 300.0,
+        window_s: float | None = None,
         hidden: frozenset[str] = frozenset(),
         load: LoadControl | None = None,
     ) -> None:
@@ -97,6 +98,7 @@ class VtopApp(App[None]):
         self._drawn_at_s = -1.0
         self._drawn_clock = 0.0
         self._news = False  # a scrape, or that there was none, has not been drawn
+        self._faults_said: set[str] = set()
         self._troubles: list[str] = []  # of the recording, still to be said
         self.left = "quit"  # why the screen was left
         for name in looks.names():
@@ -134,8 +136,15 @@ class VtopApp(App[None]):
     def on_mount(self) -> None:
         self.catch_up()
         self.set_interval(TICK_S, self.catch_up)
+        self.app_resume_signal.subscribe(self, self._come_back)
         if self._live is not None:
             self._live.listen(self._hear)
+
+    def _come_back(self, _: object) -> None:
+        """After ctrl-z and fg: the terminal holds nothing of the screen any more."""
+        self.refresh(layout=True)
+        self.screen.refresh(layout=True, repaint=True)
+        self._board.refresh()
 
     def on_unmount(self) -> None:
         if self._live is not None:
@@ -155,7 +164,13 @@ class VtopApp(App[None]):
     # --- time ------------------------------------------------------------------------------------------------------
 
     def catch_up(self) -> None:
-        """Take what is new, four times a second, live and in replay alike."""
+        """Take what is new, four times a second, live and in replay alike. A fault is said; the next tick goes on."""
+        try:
+            self._catch_up()
+        except Exception as error:
+            self._say_fault(error)
+
+    def _catch_up(self) -> None:
         if not self.is_headless and driver.is_gone():
             self.leave("the terminal is gone")
             return
@@ -186,14 +201,33 @@ class VtopApp(App[None]):
         return self.scene is not None and any(server.age_s is not None for server in self.scene.frame.servers)
 
     def draw(self) -> None:
-        """Make the frame at the playhead and hand it to the board."""
+        """Make the frame at the playhead and hand it to the board; where that fails, the one before stays."""
+        try:
+            self._draw()
+        except Exception as error:
+            self._say_fault(error)
+
+    def _say_fault(self, error: Exception) -> None:
+        said = faults.put_down(error, "at the screen")
+        if said not in self._faults_said:
+            self._faults_said.add(said)
+            self.say(said, bad=True)
+
+    def _draw(self) -> None:
         if not self._board.size:
             return
         now_s = self.playhead.now()
-        view = View(window_s=self._window_s, columns=layout.columns_for(self._board.size.width, self.only))
+        view = View(window_s=self.window_s(), columns=layout.columns_for(self._board.size.width, self.only))
         self._drawn_at_s, self._drawn_clock, self._news = now_s, time.monotonic(), False
         frame = self.session.frame(now_s, view)
-        self.scene = Scene(frame, self.state_words(fresh=frame.status.fresh))
+        mode = "replay" if self._live is None else "load" if self._load is not None else "live"
+        self.scene = Scene(frame, self.state_words(fresh=frame.status.fresh), FOOTERS[mode])
+
+    def window_s(self) -> float:
+        """The window asked for; else one that grows with the history, so that the charts are full from early on."""
+        if self._window_s is not None:
+            return self._window_s
+        return max(window_s for window_s in GROWING_S if window_s <= max(GROWING_S[0], self.playhead.now()))
 
     def state_words(self, *, fresh: bool = True) -> str:
         """What the playhead does, in a word or two; the data being old, nothing is called live."""
@@ -201,6 +235,8 @@ class VtopApp(App[None]):
         if self.playhead.live:
             if self._live is None:
                 return f"■ end {at}" if self.session.finished else f"▶ growing {at}"
+            if self._live.waits_for is not None:
+                return f"○ not saved {at}"
             return f"● rec {at}" if self._live.saving_to else f"○ live {at}" if fresh else f"○ asking {at}"
         if self.playhead.paused:
             return f"‖ paused {at}"
@@ -218,7 +254,7 @@ class VtopApp(App[None]):
 
     def action_scrub(self, steps: int) -> None:
         """Move the playhead by a thirtieth of the window; at the end it is live."""
-        at_s = self.playhead.now() + steps * self._window_s / 30
+        at_s = self.playhead.now() + steps * self.window_s() / 30
         if self.playhead.live:
             self.playhead.pause()
         self.playhead.seek(at_s)
@@ -237,7 +273,7 @@ class VtopApp(App[None]):
         self.draw()
 
     def action_zoom(self, steps: int) -> None:
-        nearest = min(range(len(WINDOWS_S)), key=lambda i: abs(WINDOWS_S[i] - self._window_s))
+        nearest = min(range(len(WINDOWS_S)), key=lambda i: abs(WINDOWS_S[i] - self.window_s()))
         self._window_s = WINDOWS_S[max(0, min(len(WINDOWS_S) - 1, nearest + steps))]
         self.draw()
 
@@ -267,11 +303,11 @@ class VtopApp(App[None]):
         else:
             path = self._file_name("jsonl")
             try:
-                self._live.save_to(path)
+                begins = self._live.save_to(path)
             except (VtopError, OSError) as error:
                 self.say(str(error), bad=True)
                 return
-            self.say(f"recording to {path}, from the session's beginning")
+            self.say(f"recording to {path}, {begins}")
         self.draw()
 
     def action_load(self, direction: int) -> None:
@@ -288,6 +324,7 @@ class VtopApp(App[None]):
         try:
             path.write_text(screenshot.svg(self, f"vtop {units.clock(self.playhead.now())}"), encoding="utf-8")
         except OSError as error:
+            path.unlink(missing_ok=True)  # half a picture would only be in the way
             self.say(f"{path}: {error.strerror}", bad=True)
             return
         self.say(f"saved {path}")
@@ -307,7 +344,7 @@ class VtopApp(App[None]):
     def action_choose(self, step: int) -> None:
         """Go to the next panel; behind the last one there is none, unless one has the whole body."""
         if self.only is not None:
-            shown = [name for name in layout.BODY if name not in self._hidden]
+            shown = [name for name in layout.body() if name not in self._hidden]
             self.only = self.chosen = shown[(shown.index(self.only) + step) % len(shown)]
             self.draw()
             return
@@ -316,7 +353,7 @@ class VtopApp(App[None]):
         self.chosen = names[(at + step) % len(names)]
 
     def on_board_chosen(self, message: Board.Chosen) -> None:
-        self.chosen = message.panel if message.panel in layout.BODY else None
+        self.chosen = message.panel if message.panel in layout.body() else None
 
     def action_enlarge(self) -> None:
         """Give the chosen panel the whole body; again to give it back."""
@@ -335,7 +372,7 @@ class VtopApp(App[None]):
         self.draw()
 
     def action_help(self) -> None:
-        self.push_screen(HelpScreen(self.chosen))
+        self.push_screen(HelpScreen(self.chosen, *(server.kind for server in self.session.servers[:1])))
 
     def leave(self, why: str) -> None:
         self.left = why

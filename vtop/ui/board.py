@@ -19,18 +19,20 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from vtop.draw import layout
-from vtop.draw.layout import Place
+from vtop.draw.layout import Key, Place
 from vtop.draw.text import Line
 from vtop.draw.theme import Look
 from vtop.session.frame.frame import Frame
+from vtop.ui.keys import FOOTERS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scene:
-    """What there is to draw: the frame at the playhead, and the playhead's state in words."""
+    """What there is to draw: the frame at the playhead, the playhead's state in words, and the keys to name."""
 
     frame: Frame
     state: str
+    keys: Sequence[Key] = layout.KEYS
 
 
 class Board(Widget):
@@ -89,7 +91,7 @@ class Board(Widget):
 
     def panels(self) -> list[str]:
         """The panels on the screen, in the order of reading."""
-        return [place.panel for place, _ in self._drawn if place.heading or place.panel in layout.BODY]
+        return [place.panel for place, _ in self._drawn if place.heading or place.panel in layout.body()]
 
     def redraw(self) -> None:
         """Draw anew, and ask for those cells that are not as they were."""
@@ -103,6 +105,7 @@ class Board(Widget):
             height,
             self.look,
             state=self.scene.state,
+            keys=FOOTERS["enlarged"] if self.only is not None else self.scene.keys,
             hidden=self._hidden,
             only=self.only,
             chosen=self.chosen,

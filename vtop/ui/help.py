@@ -11,6 +11,8 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from vtop.server_kinds import registry
+from vtop.server_kinds.kind import ServerKind
 from vtop.session.glossary.numbers import NUMBERS
 from vtop.ui.keys import KEYS
 
@@ -20,9 +22,10 @@ class HelpScreen(ModalScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark", "dismiss", "close", id="close-help")]
 
-    def __init__(self, panel: str | None) -> None:
+    def __init__(self, panel: str | None, kind: ServerKind = registry.DEFAULT) -> None:
         super().__init__()
         self._panel = panel
+        self._kind = kind
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
@@ -35,8 +38,7 @@ class HelpScreen(ModalScreen[None]):
             for key in KEYS:
                 scrape.append(f"  {key.face:<11} {key.does}\n")
             scrape.append("\n")
-        of = {"gpus": "gpu"}.get(self._panel or "", self._panel)
-        shown = [number for number in NUMBERS if of is None or number.panel == of]
+        shown = [number for number in NUMBERS if self._panel is None or number.panel == self._panel]
         panel = None
         for number in shown:
             if number.panel != panel:
@@ -47,7 +49,10 @@ class HelpScreen(ModalScreen[None]):
             scrape.append(f"    {number.formula}\n")
             if number.caveat:
                 scrape.append(f"    but: {number.caveat}\n", "italic")
-            scrape.append(f"    from {number.source}; in JSON {number.field}\n", "dim")
+            where = "; ".join(filter(None, ("" if number.on_screen else "not on the screen", "in JSON")))
+            scrape.append(
+                f"    from {number.source(self._kind)}; {where} {', '.join((number.field, *number.also))}\n", "dim"
+            )
         if not shown:
             scrape.append("nothing to explain here\n")
         scrape.append("\nesc closes", "dim")

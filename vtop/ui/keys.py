@@ -28,6 +28,7 @@ class Key:
 KEYS: Final = (
     Key("quit", "q", "q", "quit", "quit"),
     Key("interrupt", "ctrl+c", "ctrl+c", "quit", "quit, from anywhere", priority=True),
+    Key("suspend", "ctrl+z", "ctrl+z", "suspend_process", "to the shell; fg comes back", priority=True),
     Key("pause", "space", "space", "pause", "pause; go on"),
     Key("back", "left", "←", "scrub(-1)", "back by a thirtieth of the window"),
     Key("forward", "right", "→", "scrub(1)", "forward by a thirtieth of the window"),
@@ -54,3 +55,24 @@ KEYS: Final = (
     Key("help", "question_mark", "?", "help", "what the chosen panel's numbers are; all numbers when none is chosen"),
     Key("palette", "ctrl+p", "ctrl+p", "command_palette", "find all of this by name", priority=True),
 )
+
+# The last line of the screen, by mode: the first keys stay longest.
+_ALWAYS: Final = (("q", "quit"), ("?", "numbers"), ("w", "why"))
+FOOTERS: Final = {
+    "live": (
+        *_ALWAYS, ("␣", "pause"), ("+ −", "zoom"), ("r", "record"), ("m", "mark"), ("tab", "choose"), ("← →", "scrub"),
+        ("s", "picture"), ("t", "theme"), ("^p", "all"),
+    ),
+    "load": (
+        *_ALWAYS, ("< >", "load"), ("x", "stop load"), ("␣", "pause"), ("+ −", "zoom"), ("r", "record"), ("m", "mark"),
+        ("tab", "choose"), ("s", "picture"), ("^p", "all"),
+    ),
+    "replay": (
+        *_ALWAYS, ("␣", "pause"), ("← →", "scrub"), ("[ ]", "speed"), ("+ −", "zoom"), ("tab", "choose"),
+        ("home", "begin"), ("end", "last"), ("s", "picture"), ("t", "theme"), ("^p", "all"),
+    ),
+    "enlarged": (
+        ("q", "quit"), ("?", "numbers"), ("esc", "all panels"), ("tab", "next panel"), ("␣", "pause"),
+        ("← →", "scrub"), ("+ −", "zoom"), ("s", "picture"), ("^p", "all"),
+    ),
+}  # fmt: skip

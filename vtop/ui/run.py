@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 
-from vtop import units
+from vtop import faults, units
 from vtop.draw.theme import Look
 from vtop.errors import VtopError
 from vtop.recording import AnyEvent, FileRecording, LiveRecording, Note, Playhead, Start
@@ -24,7 +22,7 @@ def live(
     begin: Callable[[], None],
     *,
     look: Look,
-    window_s: float,
+    window_s: float | None,
     hidden: frozenset[str],
     load: LoadControl | None = None,
 ) -> str:
@@ -33,15 +31,12 @@ def live(
     `begin` lets the sources go; `load` is vtop's own, for the keys that change it.
     """
     app = VtopApp(recording, Playhead(clock, clock), look, window_s=window_s, hidden=hidden, load=load)
-    faults: list[str] = []
 
     def died(thread: threading.ExceptHookArgs) -> None:
         """A source is lost, the session is not; a traceback now would go across the screen."""
         name = thread.thread.name if thread.thread is not None else "a thread"
-        faults.append("".join(traceback.format_exception(thread.exc_value)))
-        recording.append(
-            Note(source="vtop", text=f"{name} broke off ({thread.exc_type.__name__})")
-        )  # its text may hold a key
+        error = thread.exc_value or thread.exc_type()
+        recording.append(Note(source="vtop", text=faults.put_down(error, f"in its thread {name}")))
 
     threading.excepthook, before = died, threading.excepthook
     try:
@@ -49,9 +44,7 @@ def live(
         app.run()
     finally:
         threading.excepthook = before
-    if faults:
-        print("\n".join(faults), file=sys.stderr)
-    if faults or app.return_code:
+    if app.return_code:
         raise SystemExit(1)
     return app.left
 
@@ -62,7 +55,7 @@ def replay(
     *,
     speed: float,
     at_s: float | None,
-    window_s: float,
+    window_s: float | None,
     hidden: frozenset[str],
 ) -> None:
     """Show a recording: from its beginning and moving, or standing at an instant."""

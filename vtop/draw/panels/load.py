@@ -29,19 +29,43 @@ def load(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     part = frame.load  # vtop's own: never as old as what the server says
     if part is None:
         return stacked(look, width, height, [fixed(0, [line(look, width, ("no load: vtop --load c=64", "dim"))])])
+    return stacked(look, width, height, _blocks(part, width, look))
+
+
+def _blocks(part: LoadPart, width: int, look: Look) -> list[Block]:
     blocks = [
         fixed(0, [_aim(part, width, look)]),
         fixed(1, [_progress(part, width, look)]),
         fixed(3, [_counts(part, width, look)]),
     ]
-    if part.failed_detail is not None and part.failed_by_class:
+    if _failure_said(part):
         blocks.append(fixed(2, [_failure(part, width, look)]))
     blocks.append(fixed(6, [_client(part, width, look)]))
-    if part.slo is not None and part.slo.judged:
+    if _judged(part):
         blocks.append(fixed(5, [_slo(part, width, look)]))
     rows = _rows(part)
     blocks.append(Block(4, lambda lines: table(look, width, _TABLE, rows[: lines - 1]), 2, len(rows) + 1))
-    return stacked(look, width, height, blocks)
+    return blocks
+
+
+def _failure_said(part: LoadPart) -> bool:
+    return part.failed_detail is not None and bool(part.failed_by_class)
+
+
+def _judged(part: LoadPart) -> bool:
+    return part.slo is not None and part.slo.judged > 0
+
+
+def load_lines(frame: Frame) -> int | None:
+    """Lines of all there is to say; None without a load."""
+    part = frame.load
+    return None if part is None else 5 + _failure_said(part) + _judged(part) + len(_rows(part))
+
+
+def phase(frame: Frame) -> list[str]:
+    """Which phase it is, and for how long it has run."""
+    part = frame.load
+    return [] if part is None else [f"phase {part.phase + 1} · {units.clock(part.elapsed_s)}"]
 
 
 def _aim(part: LoadPart, width: int, look: Look) -> Line:
@@ -140,7 +164,7 @@ def _client(part: LoadPart, width: int, look: Look) -> Line:
     shown = [
         Phrase(0, (("late p99 ", "dim"), (units.seconds(part.late_p99_s), "text"))),
         Phrase(1, (("client ", "dim"), (units.whole_percent(part.cpu_ratio), "text"), (" of a core", "dim"))),
-        Phrase(2, (("lag ", "dim"), (units.seconds(part.lag_s), "text"))),
+        Phrase(2, (("event-loop delay ", "dim"), (units.seconds(part.lag_s), "text"))),
     ]
     return phrases(look, width, shown)
 
@@ -152,7 +176,7 @@ def _slo(part: LoadPart, width: int, look: Look) -> Line:
         Phrase(
             0,
             (
-                ("kept ", "dim"),
+                ("within SLO ", "dim"),
                 (units.percent(part.slo.attainment_ratio), "number"),
                 (f" of {units.count(part.slo.judged)}", "dim"),
             ),

@@ -1,83 +1,126 @@
-"""The panels of the screen: (frame, width, height, look) -> exactly `height` lines of exactly `width` cells.
+"""The table of panels, a row each: what it is called, how it is drawn, where it stands and how many rows it can use.
 
-They draw from the frame alone, so drawing twice changes nothing; any width from 30 and height from 1 will do.
+A panel is a function (frame, width, height, look) -> exactly `height` lines of exactly `width` cells, in a file of its
+own. It draws from the frame alone, so drawing twice changes nothing; any width from 30 and height from 1 will do.
+docs/adding-a-panel.md shows how one is added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
 
-from vtop import units
-from vtop.draw.grid import chart_columns
-from vtop.draw.panels.flow import axis, kv, requests, tokens
-from vtop.draw.panels.load import load
-from vtop.draw.panels.machines import engines, gpus, servers
-from vtop.draw.panels.story import events, header, status
-from vtop.draw.panels.times import latencies, ttft
+from vtop.draw.panels import by_load
+from vtop.draw.panels.engines import engines
+from vtop.draw.panels.events import events
+from vtop.draw.panels.freshness import stands, window
+from vtop.draw.panels.gpus import gpus, watched
+from vtop.draw.panels.kv import kv
+from vtop.draw.panels.latencies import latencies
+from vtop.draw.panels.load import load, load_lines, phase
+from vtop.draw.panels.requests import requests
+from vtop.draw.panels.servers import servers
+from vtop.draw.panels.sizes import Rows
+from vtop.draw.panels.tokens import tokens
+from vtop.draw.panels.ttft import ttft, whose
 from vtop.draw.panels.why import left_out, why
 from vtop.draw.text import Line
 from vtop.draw.theme import Look
 from vtop.session.frame.frame import Frame
 
-__all__ = [
-    "PANELS", "Panel", "axis", "chart_columns", "engines", "events", "gpus", "header", "kv", "latencies",
-    "latest_scrape_s", "left_out", "load", "notes", "requests", "servers", "stands", "status", "tokens", "ttft", "why",
-]  # fmt: skip
-
-Panel = Callable[[Frame, int, int, Look], list[Line]]
-
-# Name -> title, panel.
-PANELS: Final[Mapping[str, tuple[str, Panel]]] = {
-    "header": ("", header),
-    "status": ("", status),
-    "requests": ("requests", requests),
-    "kv": ("KV cache", kv),
-    "gpus": ("GPU", gpus),
-    "axis": ("", axis),
-    "ttft": ("time to first token", ttft),
-    "tokens": ("tokens", tokens),
-    "latencies": ("latencies", latencies),
-    "load": ("load", load),
-    "engines": ("engines", engines),
-    "servers": ("servers", servers),
-    "events": ("events", events),
-    "why": ("why", why),
-}
+Draw = Callable[[Frame, int, int, Look], list[Line]]
+Screen = Literal["narrow", "wide", "alone"]  # one column, two columns, one panel that has the whole body
+TALL: Final = 46  # rows from which there is room for the reasons beside all else
 
 
-_OF_THE_SERVERS: Final = ("requests", "kv", "ttft", "tokens", "latencies", "engines", "why")
+def nowhere(frame: Frame) -> Rows | None:
+    return None
 
 
-def notes(name: str, frame: Frame) -> list[str]:
-    """What stands at the right end of a panel's heading, the most important first: whether it stands still, of what
-    time or of whom it tells. A panel of the GPUs or of vtop's own load goes on when a server has fallen silent."""
-    window = f"last {units.span(frame.window_s)}"
-    if name == "ttft":
-        window = f"{units.count(frame.ttft.finished)} finished in {units.span(frame.window_s)}"
-    if name in _OF_THE_SERVERS:
-        still = stands(frame)
-        return [still, window] if still else [window]
-    if name == "load" and frame.load is not None:
-        return [f"phase {frame.load.phase + 1} · {units.clock(frame.load.elapsed_s)}"]
-    if name == "gpus" and frame.gpus.devices:
-        window = f"last {units.span(min(frame.asked_window_s, frame.now_s))}"  # read from the session's beginning on
-        return [window] if frame.gpus.local else ["this host", window]
+def nothing(frame: Frame) -> list[str]:
     return []
 
 
-def stands(frame: Frame) -> str:
-    """That what the servers say stands still, and since when; nothing when it does not."""
-    if frame.status.fresh or frame.status.kind == "waiting":
-        return ""
-    if (scrape_s := latest_scrape_s(frame)) is None:
-        return "stands still"  # scrapes come, and their numbers do not move or mean nothing
-    who = f"server {frame.status.server + 1} stands" if len(frame.servers) > 1 else "stands"
-    return f"{who} since {units.clock(scrape_s)}"
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One row of the table. Where `narrow` or `wide` answers None, the panel is not on such a screen."""
+
+    name: str  # of --hide, and of the numbers in the glossary
+    title: str
+    draw: Draw
+    column: Literal["left", "right"]
+    narrow: Callable[[Frame], Rows | None]  # rows on a screen of one column, where panels have no heading
+    wide: Callable[[Frame], Rows | None]  # rows on a screen of two columns, with the heading
+    charted: tuple[Screen, ...] = ()  # where it has charts over time, and stands above the time axis
+    role: str = "dim"  # the colour of its heading, one of theme.EDGES
+    limits: tuple[str, ...] = ()  # of the verdict, that show on it: when one binds it is marked and has most rows
+    notes: Callable[[Frame], list[str]] = window  # at the right end of its heading, the most important first
+    of_servers: bool = True  # False: it goes on when a server has fallen silent
+    from_rows: int = 0  # of a screen of two columns: on smaller ones it has what rows are over
+    left_out: Callable[[Frame, int, int, Look], int] | None = None  # how many rows of it did not fit
 
 
-def latest_scrape_s(frame: Frame) -> float | None:
-    """When the server that is down gave its latest scrape; None when none is down."""
-    at = frame.status.server
-    age_s = frame.servers[at].age_s if frame.status.kind == "down" and at < len(frame.servers) else None
-    return None if age_s is None else frame.now_s - age_s
+def _load_narrow(frame: Frame) -> Rows | None:
+    return None if (lines := load_lines(frame)) is None else Rows(6, lines)
+
+
+def _load_wide(frame: Frame) -> Rows | None:
+    return None if (lines := load_lines(frame)) is None else Rows(lines + 1, lines + 1)
+
+
+def _gpus_wide(frame: Frame) -> Rows:
+    devices = len(frame.gpus.devices)
+    return Rows(2 + min(devices, 8), 8 + devices, 2) if devices else Rows(2, 2)  # why there are none
+
+
+def _engines_narrow(frame: Frame) -> Rows | None:
+    many = len(frame.engines)
+    return Rows(min(many, 4) + 1, many + 1) if many > 1 else None
+
+
+def _engines_wide(frame: Frame) -> Rows | None:
+    many = len(frame.engines)
+    return Rows(min(many, 4) + 2, many + 2) if many > 1 else None
+
+
+def _latencies_narrow(frame: Frame) -> Rows | None:
+    return Rows(3, 8) if len(frame.engines) <= 1 else None
+
+
+def _servers_wide(frame: Frame) -> Rows | None:
+    several = len(frame.servers)
+    return Rows(min(several, 4) + 2, several + 2) if several > 1 else None
+
+
+# In the order in which they stand in a column.
+_ROWS: Final = (
+    Panel("requests", "requests", requests, "left", lambda _: Rows(3, 4), lambda _: Rows(6, 60, 4),
+          charted=("narrow", "wide", "alone"), role="running", limits=("max-num-seqs", "deferred", "stuck")),
+    Panel("kv", "KV cache", kv, "left", lambda _: Rows(1, 2), lambda _: Rows(5, 40, 2),
+          charted=("narrow", "wide", "alone"), role="kv", limits=("kv",)),
+    Panel("gpus", "GPU", gpus, "left", lambda _: Rows(1, 2), _gpus_wide,
+          charted=("narrow", "wide", "alone"), role="power", limits=("power",), notes=watched, of_servers=False),
+    Panel("ttft", "time to first token", ttft, "right", lambda _: Rows(2, 5), lambda _: Rows(6, 40, 2),
+          charted=("wide", "alone"), role="queue", limits=("frontend",), notes=whose),
+    Panel("tokens", "tokens", tokens, "right", lambda _: Rows(2, 3), lambda _: Rows(6, 60, 2),
+          charted=("narrow", "wide", "alone"), role="generation", limits=("token-budget", "prefilling")),
+    Panel("load", "load", load, "right", _load_narrow, _load_wide,
+          role="mark", limits=("client",), notes=phase, of_servers=False),
+    Panel("latencies", "latencies", latencies, "left", _latencies_narrow, lambda _: Rows(9, 9, 0), role="queue"),
+    Panel("by_load", "TTFT by load", by_load.by_load, "right", nowhere, by_load.rows,
+          role="queue", notes=nothing, from_rows=TALL),
+    Panel("servers", "servers", servers, "left", nowhere, _servers_wide,
+          role="network", notes=nothing, of_servers=False),
+    Panel("engines", "engines", engines, "right", _engines_narrow, _engines_wide, role="network"),
+    Panel("events", "events", events, "right", lambda _: Rows(1, 40), lambda _: Rows(3, 99),
+          notes=nothing, of_servers=False),
+    Panel("why", "why", why, "left", nowhere, lambda _: Rows(5, 18), role="mark", from_rows=TALL, left_out=left_out),
+)  # fmt: skip
+PANELS: Final[dict[str, Panel]] = {panel.name: panel for panel in _ROWS}
+
+
+def heading_notes(panel: Panel, frame: Frame) -> list[str]:
+    """What stands at the right end of a panel's heading: first of all that it stands still, where it does."""
+    still = stands(frame) if panel.of_servers else ""
+    return [still, *panel.notes(frame)] if still else panel.notes(frame)

@@ -30,7 +30,7 @@ def bar(frame: Frame, width: int, look: Look) -> Line:
         for value, *rest in (
             (clock.decode_s, "decode", "decode", "decode", signs["decode"]),
             (clock.prefill_s, "prefill", "prefill", "prefill", signs["prefill"]),
-            (clock.recompute_s, "recompute", "redo", "preemption", signs["queue"]),
+            (clock.recompute_s, "recompute", "recomp", "preemption", signs["queue"]),
             (clock.idle_s, "idle", "idle", "dim", look.glyphs.rule),
         )
         if value

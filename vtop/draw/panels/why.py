@@ -8,8 +8,9 @@ from typing import Final
 from vtop import units
 from vtop.draw.grid import LEFT, Block, fixed, seen, shared, stacked
 from vtop.draw.panels import wall_clock
-from vtop.draw.panels.flow import filling
-from vtop.draw.panels.story import verdict_role
+from vtop.draw.panels.kv import filling
+from vtop.draw.panels.requests import apart_s
+from vtop.draw.panels.verdict_line import verdict_role
 from vtop.draw.text import Line, Phrase, Piece, line, wrapped
 from vtop.draw.theme import Look
 from vtop.session.bottleneck.verdict import TITLES
@@ -25,18 +26,20 @@ def why(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
 
 def left_out(frame: Frame, width: int, height: int, look: Look) -> int:
     """How many rows there are beyond those that so many lines show."""
-    return shared(height, _blocks(frame, width, height, look)).count(0)
+    left = 0 if height >= _ROOM else sum(make(frame) is not None for make in _ON_TOP)
+    return left + shared(height, _blocks(frame, width, height, look)).count(0)
 
 
 def _blocks(frame: Frame, width: int, height: int, look: Look) -> list[Block]:
-    rows = [phrased for make in _ROWS if (phrased := make(frame)) is not None]
-    blocks = [_row(look, width, height, label, items) for label, items in rows]
+    on_top = _ON_TOP if height >= _ROOM else ()
+    top, rest = ([row for make in of if (row := make(frame)) is not None] for of in (on_top, _ROWS))
+    blocks = [_row(look, width, label, items) for label, items in (*top, *rest)]
     if wall_clock.known(frame):
-        blocks.insert(min(2, len(blocks)), fixed(0, [wall_clock.bar(frame, width, look)]))
+        blocks.insert(len(top), fixed(0, [wall_clock.bar(frame, width, look)]))
     return blocks
 
 
-def _row(look: Look, width: int, height: int, label: str, items: list[Phrase]) -> Block:
+def _row(look: Look, width: int, label: str, items: list[Phrase]) -> Block:
     """A label and its phrases; on further lines what one has no room for, first of all the flag to try."""
     room = width - LEFT
     most = min(_LINES, len(wrapped(look, room, _LINES, items)))
@@ -48,13 +51,13 @@ def _row(look: Look, width: int, height: int, label: str, items: list[Phrase]) -
             line(look, width, (f"{head:<{LEFT}}", "dim"), *pieces) for head, pieces in zip(heads, laid, strict=False)
         ]
 
-    return Block(0, draw, most if label == _TRY and height >= _ROOM else 1, most)
+    return Block(0, draw, most if label == _TRY else 1, most)
 
 
 STEADY: Final = 0.25  # beyond this Little's law says that the window is no steady state
 _TRY: Final = "try"
 _LINES: Final = 3  # of one row, at most
-_ROOM: Final = 6  # lines from which the flag to try may take several
+_ROOM: Final = 6  # lines from which the verdict is repeated, and the flag to try may take several
 
 Row = tuple[str, list[Phrase]] | None
 
@@ -124,7 +127,7 @@ def _expected(frame: Frame) -> Row:
     found = account.effective if account.effective is not None else account.nominal
     if found is None:
         return None
-    run = "that run" if found is account.effective else "asked for"
+    run = "that run" if found is account.effective else "in demand"
     items = [
         _said(
             0, ("peak ", "dim"), (units.percent(found.peak_ratio), "number"), (_points(found.peak_error_ratio), "dim")
@@ -136,7 +139,7 @@ def _expected(frame: Frame) -> Row:
     ]
     asked = account.nominal
     if asked is not None and asked.concurrency != found.concurrency:
-        said = f"{units.percent(asked.peak_ratio)} for the {units.short_count(asked.concurrency)} asked for"
+        said = f"{units.percent(asked.peak_ratio)} for the {units.short_count(asked.concurrency)} in demand"
         items.append(_said(3, (said, "dim")))
     return "KV expected", items
 
@@ -151,7 +154,7 @@ def _account(frame: Frame) -> Row:
     items = []
     if account.oversubscription is not None:
         times = f"{account.oversubscription:.1f} × the pool"
-        items.append(_said(0, ("asked for ", "dim"), (times, "warn" if account.oversubscription > 1 else "number")))
+        items.append(_said(0, ("demand ", "dim"), (times, "warn" if account.oversubscription > 1 else "number")))
     if account.predicted_residents is not None:
         items.append(
             _said(
@@ -176,7 +179,7 @@ def _stair(frame: Frame) -> Row:
     staircase = frame.staircase
     if not staircase.events:
         return None
-    every = units.seconds(frame.preemption.interval_s)
+    every = units.seconds(apart_s(frame))
     items = [
         _said(0, (f"{units.count(frame.preemption.count.in_window)}, one every ", "dim"), (every, "number")),
     ]
@@ -185,11 +188,12 @@ def _stair(frame: Frame) -> Row:
     if staircase.freed_mean_tokens is not None:
         items.append(_said(2, (f"{units.count(staircase.freed_mean_tokens)} tok freed each", "dim")))
     if staircase.steady:
-        spread = units.seconds(staircase.interval_spread_s)
-        items.append(_said(5, (f"a cycle of {units.seconds(staircase.interval_mean_s)} ± {spread}", "text")))
+        spread = units.seconds(staircase.cycle_spread_s)
+        items.append(_said(5, (f"a cycle of {units.seconds(staircase.cycle_s)} ± {spread}", "text")))
     if staircase.per_minute is not None:
-        fit = "" if staircase.straightness is None else f", R² {staircase.straightness:.3f}"
-        items.append(_said(3, (f"{units.number(staircase.per_minute)} a minute{fit}", "dim")))
+        items.append(_said(3, (f"{units.number(staircase.per_minute)} a minute", "dim")))
+    if staircase.straightness is not None:
+        items.append(_said(6, (f"R² {staircase.straightness:.3f}", "dim")))
     if staircase.thrashing:
         items.append(_said(0, (f"thrashing: put back more than 5 times: {units.count(staircase.thrashing)}", "bad")))
     if staircase.unconfirmed:
@@ -202,11 +206,11 @@ def _recompute(frame: Frame) -> Row:
     if found.method is None or not frame.preemption.count.since_start:
         return None
     about = "≈ " if found.estimate else ""
-    items = [_said(0, (f"{about}{units.count(found.since_start)} tok", "number"))]
-    if found.since_start_ratio is not None:
-        items.append(_said(1, (f"{units.percent(found.since_start_ratio)} over the least", "text")))
+    items = [_said(0, (f"{about}{units.count(found.tokens)} tok", "number"))]
+    if found.ratio is not None:
+        items.append(_said(1, (f"{units.percent(found.ratio)} more than the answers needed", "text")))
     if found.per_preemption is not None:
-        items.append(_said(2, (f"{about}{units.count(found.per_preemption)} a preemption", "text")))
+        items.append(_said(2, (f"{about}{units.count(found.per_preemption)} per preemption", "text")))
     checks = [
         f"{name} ≈ {units.count(value)}"
         for name, value in (("by FLOPs", found.by_flops_tokens), ("by KV", found.by_kv_tokens))
@@ -225,11 +229,11 @@ def _decode(frame: Frame) -> Row:
     if clock.request_decode_s is None or clock.undisturbed_decode_s is None:
         return None
     return "decode", [
-        _said(0, (units.seconds(clock.request_decode_s), "number"), (" a request", "dim")),
+        _said(0, (units.seconds(clock.request_decode_s), "number"), (" per request", "dim")),
         _said(
             1,
             (units.seconds(clock.undisturbed_decode_s), "number"),
-            (f" undisturbed, {units.seconds(clock.step_s)} a step", "dim"),
+            (f" undisturbed, {units.seconds(clock.step_s)} per step", "dim"),
         ),
         _said(2, (units.percent(clock.stolen_ratio), "number"), (" stolen", "dim")),
     ]
@@ -252,9 +256,9 @@ def _energy(frame: Frame) -> Row:
         return None
     items = [_said(0, (units.joules(energy.joules), "number"))]
     if energy.per_output_token_j is not None:
-        items.append(_said(1, (f"{units.number(energy.per_output_token_j)} J", "number"), (" an output token", "dim")))
+        items.append(_said(1, (f"{units.number(energy.per_output_token_j)} J", "number"), (" per output token", "dim")))
     if energy.per_token_j is not None:
-        items.append(_said(2, (f"{units.number(energy.per_token_j)} J a token", "dim")))
+        items.append(_said(2, (f"{units.number(energy.per_token_j)} J per token", "dim")))
     if energy.idle_share is not None:
         items.append(_said(3, (f"{units.whole_percent(energy.idle_share)} would go while idle", "dim")))
     if energy.source is not None:
@@ -274,7 +278,7 @@ def _roofline(frame: Frame) -> Row:
     if roof.bandwidth_ratio is not None:
         items.append(_said(3, (f"{units.percent(roof.bandwidth_ratio)} of the bandwidth", "dim")))
     if roof.intensity is not None:
-        items.append(_said(4, (f"{units.number(roof.intensity)} FLOP a byte", "dim")))
+        items.append(_said(4, (f"{units.number(roof.intensity)} FLOP per byte", "dim")))
     return "arithmetic", items
 
 
@@ -322,7 +326,8 @@ def _network(frame: Frame) -> Row:
     return "TTFT, own load", items
 
 
+_ON_TOP: Final[tuple[Callable[[Frame], Row], ...]] = (_verdict, _try)  # they stand above every screen, too
 _ROWS: Final[tuple[Callable[[Frame], Row], ...]] = (
-    _verdict, _try, _queue, _little, _growth, _network, _account, _expected, _stair, _recompute, _decode, _tail,
+    _queue, _little, _growth, _network, _account, _expected, _stair, _recompute, _decode, _tail,
     _energy, _roofline,
 )  # fmt: skip

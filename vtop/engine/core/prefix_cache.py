@@ -40,7 +40,7 @@ class PrefixPool:
         """The longest run of known blocks from the request's beginning; its last token is always computed anew."""
         found = []
         for index in range((request.tokens - 1) // self.block_size):
-            block = self._block_of.get(_key(request, index))
+            block = self._block_of.get(self._key(request, index))
             if block is None:
                 break
             found.append(block)
@@ -77,7 +77,7 @@ class PrefixPool:
         held = self._held[request.id]
         full = min(tokens // self.block_size, len(held))
         for index in range(self._committed.get(request.id, 0), full):
-            key, block = _key(request, index), held[index]
+            key, block = self._key(request, index), held[index]
             if key not in self._block_of:  # computed twice at once: the first one stays findable
                 self._block_of[key] = block
                 self._key_of[block] = key
@@ -103,7 +103,8 @@ class PrefixPool:
         self._holders[block] = 1
         return block
 
-
-def _key(request: Request, index: int) -> Hashable:
-    keys = request.prefix_keys
-    return keys[index] if index < len(keys) else (request.id, index)
+    def _key(self, request: Request, index: int) -> Hashable:
+        """A part of the prompt, which others may share; or, with tokens of an answer in it, the request's own."""
+        keys = request.prefix_keys
+        shared = index < len(keys) and (index + 1) * self.block_size <= request.prompt_tokens
+        return keys[index] if shared else (request.id, index)

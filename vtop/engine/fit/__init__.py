@@ -1,1 +1,1 @@
-"""The engine's coefficients from recordings: the fit, the profile it makes, and a host's own pace."""
+"""The engine's coefficients from recordings: the fit, the profile it makes, and a recording's own host factors."""

@@ -26,13 +26,15 @@ _Record = TypeVar("_Record", Timing, Frontend, ModelShape)
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """How far a simulated run is from the recorded one, as shares of the recorded."""
+    """How far a simulated run is from the recorded one, as shares of the recorded. recording: its fingerprint; None in
+    profiles of before it was kept."""
 
     run: str
     e2e: float
     ttft: float
     prefill: float
     decode: float
+    recording: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,13 @@ class Profile:
     assumed: tuple[str, ...] = ()  # coefficients that were not fitted
     gpu: str | None = None  # its name as NVML tells it
     held_out: tuple[Residual, ...] = ()  # of runs that the fit has not seen
+
+    def fitted_on(self, recording: str | None) -> bool | None:
+        """Whether its timing was fitted on a recording, by its fingerprint; None: the profile does not know."""
+        known = [residual.recording for residual in self.residuals]
+        if recording is not None and recording in known:
+            return True
+        return None if recording is None or None in known else False
 
     @property
     def worst(self) -> float:
@@ -84,7 +93,8 @@ def of_fit(fit: Fit, name: str, origin: str, *, gpu: str | None = None, held_out
 
 
 def _residual(one: Compared) -> Residual:
-    return Residual(one.run.name, *(round(one.error(name), 4) for name in MEASURES))
+    e2e, ttft, prefill, decode = (round(one.error(name), 4) for name in MEASURES)
+    return Residual(one.run.name, e2e, ttft, prefill, decode, one.run.recording)
 
 
 def _holds(compared: Sequence[Compared]) -> dict[str, tuple[float, float]]:

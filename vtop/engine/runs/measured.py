@@ -6,9 +6,9 @@ simulated one is asked the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from math import ceil
+from math import ceil, nan
 from statistics import fmean
 from typing import Final
 
@@ -16,36 +16,17 @@ from vtop.engine.core.engine import Engine
 from vtop.engine.core.request import Request
 from vtop.engine.core.step import Outcome
 from vtop.engine.runs.replay import Replayed, measures
-from vtop.samples import samples_needed
+from vtop.samples import nearest_rank, samples_needed
+from vtop.session.load.request_latency import RequestLatency
 
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One request as its client saw it, in seconds. tpot_s: None of an answer of one token."""
-
-    ttft_s: float
-    tpot_s: float | None
-    e2e_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What a request must keep to be a good one, in seconds; None: no bound."""
-
-    ttft_s: float | None = None
-    tpot_s: float | None = None
-    e2e_s: float | None = None
-
-    def kept(self, answer: Answer) -> bool:
-        """A bound on what an answer does not have is kept."""
-        pairs = ((self.ttft_s, answer.ttft_s), (self.tpot_s, answer.tpot_s), (self.e2e_s, answer.e2e_s))
-        return all(bound is None or value is None or value <= bound for bound, value in pairs)
+Bounds = Mapping[str, float]  # what a request must keep to be a good one: ttft, tpot, e2e, in seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """None: not known. Times in seconds; those without a percentile are means over the requests, as a server's
-    histograms have them. Levels are means over the time from the first request sent to the last answer."""
+    histograms have them. Rates are over all of the load, ramp and drain included. Levels are means over the time from
+    the first request sent to the last answer."""
 
     output_per_s: float | None = None
     requests_per_s: float | None = None
@@ -82,8 +63,8 @@ class Number:
 
 
 NUMBERS: Final = (
-    Number("output_per_s", "output tokens/s", "per_s", "higher", "e2e"),
-    Number("requests_per_s", "requests/s", "per_s", "higher", "e2e"),
+    Number("output_per_s", "output tokens/s, whole load", "per_s", "higher", "e2e"),
+    Number("requests_per_s", "requests/s, whole load", "per_s", "higher", "e2e"),
     Number("good_per_s", "requests/s within SLO", "per_s", "higher"),
     Number("good_ratio", "within SLO", "ratio", "higher"),
     Number("ttft_s", "TTFT mean", "s", "lower", "ttft"),
@@ -106,13 +87,19 @@ NUMBERS: Final = (
 
 
 class Levels:
-    """Watches a replay: how many ran and waited and how full the pool was, over time."""
+    """Watches a replay: how many ran and waited and how full the pool was, over time.
 
-    def __init__(self, engine: Engine) -> None:
+    scraped_s: when the first scrape falls and how far apart they are: the means are over them, as on record. None: over
+    all of the time.
+    """
+
+    def __init__(self, engine: Engine, scraped_s: tuple[float, float] | None = None) -> None:
         self._engine = engine
         self._at_s = 0.0
         self._sums = [0.0, 0.0, 0.0]
         self._now = (0, 0, 0.0)
+        self._scraped_s = scraped_s
+        self._scrapes = 0
         self.most_running = 0
 
     def __call__(self, outcome: Outcome) -> None:
@@ -124,24 +111,33 @@ class Levels:
         self.most_running = max(self.most_running, running)
 
     def _hold(self, until_s: float) -> None:
-        took_s, sums, now = until_s - self._at_s, self._sums, self._now
-        sums[0] += took_s * now[0]
-        sums[1] += took_s * now[1]
-        sums[2] += took_s * now[2]
+        sums, now = self._sums, self._now
+        if self._scraped_s is None:
+            times = until_s - self._at_s
+        else:
+            first_s, apart_s = self._scraped_s
+            passed = max(0, ceil((until_s - first_s) / apart_s))
+            times = float(passed - self._scrapes)
+            self._scrapes = passed
+        sums[0] += times * now[0]
+        sums[1] += times * now[1]
+        sums[2] += times * now[2]
         self._at_s = until_s
 
     def means(self, span_s: float) -> tuple[float, float, float]:
-        running, waiting, kv_ratio = (total / span_s for total in self._sums)
+        """Over so many seconds. Of fewer than one scrape nothing is known: NaN."""
+        over = span_s if self._scraped_s is None else float(self._scrapes)
+        running, waiting, kv_ratio = (total / over if over else nan for total in self._sums)
         return running, waiting, kv_ratio
 
 
-def answer_of(request: Request) -> Answer:
-    """Of a simulated request, finished."""
+def latency_of(request: Request) -> RequestLatency:
+    """Of a simulated request, finished; its client sends it when it is due."""
     assert request.sent_s is not None
     assert request.first_seen_s is not None
     assert request.answered_s is not None
     later = request.generated - 1
-    return Answer(
+    return RequestLatency(
         ttft_s=request.first_seen_s - request.sent_s,
         tpot_s=(request.answered_s - request.first_seen_s) / later if later else None,
         e2e_s=request.answered_s - request.sent_s,
@@ -165,22 +161,28 @@ def simulated(replayed: Replayed, levels: Levels, bounds: Bounds | None, counted
         prefill_s=means["prefill_s"],
         frontend_s=means["frontend_s"],
         e2e_s=means["e2e_s"],
-        running=running,
-        waiting=waiting,
-        kv_ratio=kv_ratio,
+        running=_known(running),
+        waiting=_known(waiting),
+        kv_ratio=_known(kv_ratio),
         preemptions=float(replayed.preemptions),
         recomputed_ratio=replayed.recomputed_tokens / needed,
-        **of_answers([answer_of(request) for request in requests], replayed.span_s, bounds),
+        **of_requests([latency_of(request) for request in requests], replayed.span_s, bounds),
     )
 
 
-def of_answers(answers: Sequence[Answer], span_s: float | None, bounds: Bounds | None) -> dict[str, float | None]:
+def _known(value: float) -> float | None:
+    return value if value == value else None
+
+
+def of_requests(
+    requests: Sequence[RequestLatency], span_s: float | None, bounds: Bounds | None
+) -> dict[str, float | None]:
     """What only the clients of a run know, as fields of `Measured`."""
-    if not answers:
+    if not requests:
         return {}
-    ttft = sorted(answer.ttft_s for answer in answers)
-    tpot = sorted(answer.tpot_s for answer in answers if answer.tpot_s is not None)
-    e2e = sorted(answer.e2e_s for answer in answers)
+    ttft = sorted(one.ttft_s for one in requests if one.ttft_s is not None)
+    tpot = sorted(one.tpot_s for one in requests if one.tpot_s is not None)
+    e2e = sorted(one.e2e_s for one in requests if one.e2e_s is not None)
     found: dict[str, float | None] = {
         "ttft_p50_s": quantile(ttft, 0.5),
         "ttft_p90_s": quantile(ttft, 0.9),
@@ -190,8 +192,8 @@ def of_answers(answers: Sequence[Answer], span_s: float | None, bounds: Bounds |
         "e2e_p99_s": quantile(e2e, 0.99),
     }
     if bounds is not None:
-        good = sum(bounds.kept(answer) for answer in answers)
-        found["good_ratio"] = good / len(answers)
+        good = sum(one.keeps(bounds) for one in requests)
+        found["good_ratio"] = good / len(requests)
         found["good_per_s"] = good / span_s if span_s else None
     return found
 
@@ -200,7 +202,7 @@ def quantile(ordered: Sequence[float], q: float) -> float | None:
     """The smallest value that a share q does not exceed; None of fewer than it takes to tell it (samples.py)."""
     if len(ordered) < samples_needed(q):
         return None
-    return ordered[max(0, ceil(q * len(ordered)) - 1)]
+    return ordered[nearest_rank(q, len(ordered)) - 1]
 
 
 def mean_of(several: Iterable[Measured]) -> Measured:

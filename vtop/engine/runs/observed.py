@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from vtop.engine.runs.measured import Answer
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.recording import Request
 from vtop.session.frame.frame import View
+from vtop.session.history.ttft_parts import parts_of
 from vtop.session.history.window import Window, between
 from vtop.session.kv.pool import pool_at
-from vtop.session.load.client_ttft import timings_of
+from vtop.session.load.request_latency import RequestLatency, latency_of
+from vtop.session.load.server_timings import timings_of
 from vtop.session.session import Session
 
 PARTS = {
@@ -37,9 +38,9 @@ class Observed:
     decode_s: float
     e2e_s: float
     frontend_s: float
-    span_s: float | None = None  # from the first request to the last answer
+    span_s: float | None = None  # from the first request sent to the last token
     preemptions: int | None = None
-    answers: tuple[Answer, ...] = ()  # as vtop's own client saw them
+    answers: tuple[RequestLatency, ...] = ()  # as vtop's own client saw them
     running: float | None = None  # means over the scrapes of that time
     waiting: float | None = None
     kv_ratio: float | None = None
@@ -59,7 +60,7 @@ def observed(
     busy_s: tuple[float, float],
     span_s: float | None = None,
     *,
-    answers: Sequence[Answer] = (),
+    answers: Sequence[RequestLatency] = (),
     foreign: Sequence[Request] = (),
 ) -> Observed | None:
     """Of the requests that finished in the window, and the scrapes between two instants; None where none finished.
@@ -71,9 +72,10 @@ def observed(
     requests = round(window.observed(Quantity.E2E)) - len(foreign)
     if requests < 1:
         return None
+    parts = parts_of(*((known[name], 1.0) for name in ("e2e_s", "queue_s", "prefill_s", "inference_s")))
     busy = between(session.servers, *busy_s, session.end_s)
     running, waiting, kv_ratio = (
-        _level(busy, quantity) for quantity in (Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED)
+        _level(busy, quantity, busy_s[1]) for quantity in (Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED)
     )
     preemptions = window.delta(Quantity.PREEMPTIONS)
     last_s = window.ranges[0].server.at_s[window.ranges[0].last]
@@ -85,7 +87,7 @@ def observed(
         prefill_s=known["prefill_s"],
         decode_s=known["decode_s"],
         e2e_s=known["e2e_s"],
-        frontend_s=max(0.0, known["e2e_s"] - known["queue_s"] - known["inference_s"]),
+        frontend_s=parts.frontend_s if parts is not None else 0.0,
         span_s=span_s,
         preemptions=None if preemptions is None else round(preemptions),
         answers=tuple(answers),
@@ -98,16 +100,10 @@ def observed(
     )
 
 
-def answers_of(requests: Sequence[Request]) -> list[Answer]:
+def answers_of(requests: Sequence[Request]) -> list[RequestLatency]:
     """Of finished ones whose stamps are all on record."""
-    answers = []
-    for request in requests:
-        sent, first, last, end = request.sent_s, request.first_s, request.last_s, request.end_s
-        if sent is None or first is None or last is None or end is None:
-            continue
-        later = (request.output_tokens or 0) - (request.first_tokens or 1)
-        answers.append(Answer(first - sent, (last - first) / later if later > 0 else None, end - sent))
-    return answers
+    found = [latency_of(request) for request in requests]
+    return [one for one in found if one.ttft_s is not None and one.e2e_s is not None]
 
 
 def _foreign(name: str, requests: Sequence[Request]) -> list[float]:
@@ -115,7 +111,7 @@ def _foreign(name: str, requests: Sequence[Request]) -> list[float]:
     found = []
     for request in requests:
         sent_s, first_s, last_s = (value or 0.0 for value in (request.sent_s, request.first_s, request.last_s))
-        queue_s, _ = timings_of(request) or (0.0, 0.0)
+        queue_s = timings_of(request.timings).queue_s or 0.0
         whole = {"queue_s": queue_s, "prefill_s": first_s - sent_s - queue_s, "decode_s": last_s - first_s}
         whole |= {"inference_s": last_s - sent_s - queue_s}
         found.append(whole.get(name, last_s - sent_s))
@@ -127,8 +123,10 @@ def _mean(window: Window, quantity: Quantity, without: Sequence[float]) -> float
     return (total - sum(without)) / max(1.0, count - len(without))
 
 
-def _level(window: Window, quantity: Quantity) -> float | None:
-    known = [value for value in window.each_together(quantity) if value == value]
+def _level(window: Window, quantity: Quantity, until_s: float) -> float | None:
+    """Mean over the scrapes up to an instant: the window ends with one after it."""
+    scrapes = zip(window.instants, window.each_together(quantity), strict=True)
+    known = [value for at_s, value in scrapes if value == value and at_s <= until_s]
     return fmean(known) if known else None
 
 

@@ -20,13 +20,17 @@ SPREAD_S = 50e-6  # between the first requests of a closed loop: a client sends 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request as it is asked for. due_s: when it is sent, from the load's start; None in a closed loop."""
+    """One request as it is asked for. due_s: when it is sent, from the load's start; None in a closed loop.
+
+    until_s: it was sent between due_s and then, which is all that is on record; the load's seed says when.
+    """
 
     prompt_tokens: int
     output_tokens: int
     due_s: float | None = None
     priority: int = 0
     prefix_keys: tuple[Hashable, ...] = ()
+    until_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +127,15 @@ def _on_the_way(load: Load, chance: Random) -> list[tuple[int, float, Ask]]:
     if load.concurrency is not None:
         return [(number, 0.0, ask) for number, ask in enumerate(load.asks)]
     coming = [
-        (number, (ask.due_s or 0.0) + WIRE_S * (chance.random() - 0.5), ask) for number, ask in enumerate(load.asks)
+        (number, _due_s(ask, chance) + WIRE_S * (chance.random() - 0.5), ask) for number, ask in enumerate(load.asks)
     ]
     first_s = min((at_s for _, at_s, _ in coming), default=0.0)
     return sorted(((number, at_s - min(0.0, first_s), ask) for number, at_s, ask in coming), key=lambda one: one[1])
+
+
+def _due_s(ask: Ask, chance: Random) -> float:
+    due_s = ask.due_s or 0.0
+    return due_s if ask.until_s is None else due_s + (ask.until_s - due_s) * chance.random()
 
 
 def measures(requests: Sequence[Request]) -> dict[str, float]:

@@ -1,15 +1,15 @@
 """The runs of a recording: what load the server was under, with which flags, and what its own histograms say of it.
 
-A phase of vtop's own load is a run, with every request as it was sent. Without one, a stretch of scrapes on which the
-server was busy is a run, if all its requests were of one length: so many in flight as ran and waited together.
+A phase of vtop's own load is a run, with every request as it was sent. Without one, a load that scrapes tell is a run
+(watched.py).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from hashlib import sha256
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -18,24 +18,24 @@ from vtop.engine.core.flags import POLICIES, TAKEN_BUDGET, TAKEN_SEQS, Flags
 from vtop.engine.core.model_shape import ModelShape, shape_of
 from vtop.engine.runs.observed import Observed, answers_of, observed
 from vtop.engine.runs.replay import Ask, Load
-from vtop.metrics.vllm import Quantity
-from vtop.recording import FileRecording, Request
+from vtop.engine.runs.watched import watched
+from vtop.metrics.quantity import Quantity
+from vtop.recording import AnyEvent, FileRecording, Request
 from vtop.recording import Load as Phase
+from vtop.server_kinds.vllm.flags import NAMES
+from vtop.session.frame.gpus import counted_of
 from vtop.session.frame.servers import StartedWith
-from vtop.session.history.server_config import BUDGET, SEQS
 from vtop.session.history.window import Window, between
 from vtop.session.kv.pool import pool_at
+from vtop.session.load.throughput import whole_span
 from vtop.session.session import Session
+from vtop.session.session import read as read_session
 
-EVEN = 0.002  # lengths that differ by less than this share are one length
 THINK_AT_MOST_S = 0.1  # more is a change of the load, not its client
 ENOUGH = 0.8  # of a phase's requests that the scrapes must have counted
 SETTLE_S = 1.5  # the scrape on which a phase's last request is counted comes so much after its end, at most
 HELD_S = 0.05  # a request that is sent so much after it was due was held back
-PARTS = 16  # of a run, in each of which its requests must be as long
-SCRAPES_APART = 0.02  # of a run that has no client's stamps; more, and how long it took is not known
 NO_POOL = "the server's scrapes do not say how large its KV pool is"
-UNEVEN = "its requests are of several lengths, and vtop sent none of them: which came when is not on record"
 
 
 TOLD, RECORDED, USUAL = "told", "on record", "vLLM's default"  # where a flag is from; none of these: Flags' default
@@ -62,6 +62,8 @@ class Run:
     phase: int | None = None  # of vtop's own load, from 0
     remarks: tuple[str, ...] = ()  # what the engine does not know of this load
     whence: Mapping[str, str] = field(default_factory=dict)  # of the flags that no scrape tells: TOLD, RECORDED, USUAL
+    scrapes_apart_s: float = 1.0
+    recording: str | None = None  # which recording it is of, whatever its file is called (fingerprint)
 
 
 def runs(path: Path, flags: Mapping[str, Any] | None = None) -> list[Run]:
@@ -75,22 +77,33 @@ def runs(path: Path, flags: Mapping[str, Any] | None = None) -> list[Run]:
 
 def read(path: Path, flags: Mapping[str, Any] | None = None) -> list[Run | str]:
     """The runs, and in the place of what is none why it is none."""
+    requests: list[Request] = []
+    phases: list[Phase] = []
+
+    def see(event: AnyEvent) -> None:
+        if isinstance(event, Request):
+            requests.append(event)
+        elif isinstance(event, Phase):
+            phases.append(event)
+
     recording = FileRecording(path)
-    session, requests, phases = Session(recording.start), [], []
-    while events := recording.take():
-        for event in events:
-            session.apply(event)
-            if isinstance(event, Request):
-                requests.append(event)
-            elif isinstance(event, Phase):
-                phases.append(event)
+    session = read_session(recording, see)
     recording.close()
     name = path.name.partition(".")[0]
     if (many := _several(session)) is not None:
         return [many]
     if phases:
-        return list(_of_phases(name, session, phases, requests, flags or {}))
-    return list(_of_scrapes(name, session, flags or {}))
+        found = list(_of_phases(name, session, phases, requests, flags or {}))
+    else:
+        found = list(_of_scrapes(name, session, flags or {}))
+    which, apart_s = fingerprint(session), session.start.interval_s
+    return [replace(one, recording=which, scrapes_apart_s=apart_s) if isinstance(one, Run) else one for one in found]
+
+
+def fingerprint(session: Session) -> str:
+    """Of a recording, by when it began and of which server it is; 16 hex digits."""
+    said = f"{session.start.unix_s!r} {_server(session)}"
+    return sha256(said.encode()).hexdigest()[:16]
 
 
 def _several(session: Session) -> str | None:
@@ -104,7 +117,7 @@ def _several(session: Session) -> str | None:
 
 def _of_phases(
     name: str, session: Session, phases: list[Phase], requests: list[Request], flags: Mapping[str, Any]
-) -> Iterable[Run | str]:
+) -> Iterator[Run | str]:
     begins = [phase for phase in phases if phase.state == "begin"]
     for begin in begins:
         end = next((phase for phase in phases if phase.phase == begin.phase and phase.state == "end"), None)
@@ -134,7 +147,7 @@ def _of_phase(
         return f"{len(mine) - len(done)} of its {len(mine)} requests failed, and what they cost is not known"
     done.sort(key=lambda request: request.sent_s or 0.0)
     window = between(session.servers, _scrape_s(session, begin.t), end.t + SETTLE_S, session.end_s)
-    first_s, last_s = done[0].sent_s or 0.0, max(request.end_s or 0.0 for request in done)
+    first_s, last_s = whole_span(done) or (begin.t, end.t)
     counted = [other for other in others if _within(other, window)]
     seen = observed(session, window, (first_s, last_s), last_s - first_s, answers=answers_of(done), foreign=counted)
     if seen is None or seen.requests < ENOUGH * len(done):
@@ -214,78 +227,28 @@ def _think_s(done: list[Request], concurrency: int | None) -> float:
     return usual if 0.0 < usual < THINK_AT_MOST_S else 0.0
 
 
-def _of_scrapes(name: str, session: Session, flags: Mapping[str, Any]) -> Iterable[Run | str]:
-    server = session.servers[0]
-    scrapes = server.visible(session.end_s)
-    if scrapes < 2:
-        yield "fewer than two scrapes of the server are on record"
-        return
-    lengths = _lengths(between(session.servers, server.at_s[scrapes // 2], session.end_s, session.end_s))
-    if lengths is None:
-        yield "no request finished in it"
-        return
-    for first in range(scrapes - 1):
-        window = between(session.servers, server.at_s[first], session.end_s, session.end_s)
-        found = _lengths(window)
-        if found is not None and all(abs(a - b) <= EVEN * b for a, b in zip(found, lengths, strict=True)):
-            break
-    else:
-        yield UNEVEN
-        return
-    if not (_alike(window, Quantity.REQUEST_PROMPT_TOKENS) and _alike(window, Quantity.REQUEST_GENERATION_TOKENS)):
-        yield UNEVEN
-        return
-    whole = between(session.servers, 0.0, session.end_s, session.end_s)
-    known = _flags(session, whole, flags)
-    if known is None:
-        yield NO_POOL
-        return
-    in_flight = [a + b for a, b in zip(*(_each(window, q) for q in (Quantity.RUNNING, Quantity.WAITING)), strict=True)]
-    concurrency = int(max(in_flight, default=0))
-    busy_s, span_s = _busy(server.at_s[first:scrapes], in_flight)
-    seen = observed(session, window, busy_s, span_s)
-    if seen is None or not concurrency or seen.requests < concurrency:
-        yield UNEVEN
-        return
-    prompt, output = (round(length) for length in lengths)
-    load = Load(tuple(Ask(prompt, output) for _ in range(seen.requests)), concurrency)
-    its, whence = known
-    yield Run(name, its, _shape(session), load, seen, gpu=_gpu(session), server=_server(session), whence=whence)
-
-
-def _alike(window: Window, quantity: Quantity) -> bool:
-    """Whether the mean is the same in every part of the window: of a mixture it would not be."""
-    mean = window.mean(quantity)
-    for one in window.ranges:
-        scrapes = range(one.first, one.last + 1, max(1, (one.last - one.first) // PARTS))
-        for first, last in pairwise(scrapes):
-            part = Window((replace(one, first=first, last=last),)).mean(quantity)
-            if mean is None or (part is not None and abs(part - mean) > EVEN * mean):
-                return False
-    return True
-
-
-def _busy(at_s: Sequence[float], in_flight: Sequence[float]) -> tuple[tuple[float, float], float | None]:
-    """The first and the last scrape with requests, and how long they were there: None where scrapes are too far
-    apart."""
-    busy = [index for index, count in enumerate(in_flight) if count]
-    if not busy:
-        return (at_s[0], at_s[-1]), None
-    first, last = busy[0], busy[-1]
-    if not first or last + 1 >= len(at_s):
-        return (at_s[first], at_s[last]), None
-    within_s, outside_s = at_s[last] - at_s[first], at_s[last + 1] - at_s[first - 1]
-    span_s = (within_s + outside_s) / 2
-    return (at_s[first], at_s[last]), span_s if outside_s - within_s < 2 * SCRAPES_APART * span_s else None
-
-
-def _each(window: Window, quantity: Quantity) -> list[float]:
-    return [0.0 if value != value else value for value in window.each_together(quantity)]
-
-
-def _lengths(window: Window) -> tuple[float, float] | None:
-    prompt, output = window.mean(Quantity.REQUEST_PROMPT_TOKENS), window.mean(Quantity.REQUEST_GENERATION_TOKENS)
-    return (prompt, output) if prompt is not None and output is not None else None
+def _of_scrapes(name: str, session: Session, flags: Mapping[str, Any]) -> Iterator[Run | str]:
+    """Of a load that vtop only watched."""
+    found = list(watched(session))
+    known = _flags(session, between(session.servers, 0.0, session.end_s, session.end_s), flags)
+    for number, one in enumerate(found, 1):
+        if isinstance(one, str):
+            yield one
+        elif known is None:
+            yield NO_POOL
+        else:
+            its, whence = known
+            yield Run(
+                name=f"{name}, part {number}" if len(found) > 1 else name,
+                flags=its,
+                shape=_shape(session),
+                load=one.load,
+                observed=one.observed,
+                gpu=_gpu(session),
+                server=_server(session),
+                remarks=one.remarks,
+                whence=whence,
+            )
 
 
 def _flags(session: Session, window: Window, told: Mapping[str, Any]) -> tuple[Flags, Mapping[str, str]] | None:
@@ -322,7 +285,7 @@ def _limits(started: StartedWith | None, told: Mapping[str, Any]) -> tuple[dict[
             given = started.flags.get(flag)
             if type(given) is kind and (name != "policy" or given in POLICIES):
                 found[name], whence[name] = given, RECORDED
-        for flag in (SEQS, BUDGET):
+        for flag in (NAMES.max_num_seqs, NAMES.max_num_batched_tokens):
             name = flag.replace("-", "_")
             value: int | None = getattr(started, name)
             if value is not None:
@@ -338,8 +301,8 @@ def _shape(session: Session) -> ModelShape | None:
 
 
 def _gpu(session: Session) -> str | None:
-    """The GPU, where there is only one."""
-    gpus = session.gpus.part(session.end_s, session.end_s, local=True).devices
+    """The GPU that the server ran on, where it is only one."""
+    gpus = counted_of(session.gpus.part(session.end_s, session.end_s, local=True).devices)
     return gpus[0].name if len(gpus) == 1 else None
 
 

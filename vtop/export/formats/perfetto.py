@@ -22,14 +22,13 @@ from typing import IO, Any, Final
 import msgspec
 
 from vtop.export.files import new_file
-from vtop.export.reading import folded
 from vtop.export.tables.requests import Requests
-from vtop.export.timings import timings_of
 from vtop.export.track_allocator import TrackAllocator
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.recording import AnyEvent, Recording, Request
 from vtop.session.history.tracks import Track
-from vtop.session.session import Session
+from vtop.session.load.server_timings import timings_of
+from vtop.session.session import Session, read
 
 Entry = dict[str, Any]
 Place = tuple[int, int]  # pid, tid
@@ -60,7 +59,7 @@ def write(recording: Recording, out: Path, *, force: bool) -> list[Path]:
         def watching(event: AnyEvent) -> None:
             trace.add(slices.take(event))
 
-        session = folded(recording, watching)
+        session = read(recording, watching)
         trace.add(slices.unended(session.end_s))
         trace.add(slices.names())
         trace.add(_load_phases(session))

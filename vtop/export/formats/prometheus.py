@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from vtop.export.files import new_file
-from vtop.export.reading import events_of
 from vtop.export.series_spool import Spool
-from vtop.metrics import vllm
-from vtop.recording import AnyEvent, Gpu, HistogramCounts, Outage, Recording, Scrape
+from vtop.recording import AnyEvent, Gpu, HistogramCounts, Identity, Outage, Recording, Scrape, events_of
+from vtop.server_kinds import registry
 
 # field of a reading, family, type
 _DEVICE: Final = (
@@ -73,6 +72,8 @@ class Samples:
 
     def take(self, event: AnyEvent) -> None:
         match event:
+            case Identity() if 0 <= event.server < len(self._servers):
+                self._servers[event.server].take_identity(event)
             case Scrape() if 0 <= event.server < len(self._servers):
                 self._servers[event.server].take(event)
             case Outage() if 0 <= event.server < len(self._servers):
@@ -118,6 +119,7 @@ class Server:
     def __init__(self, samples: Samples, instance: str) -> None:
         self._samples = samples
         self._instance = f'instance="{_escaped(instance)}"'
+        self._kind = registry.DEFAULT
         self._model: str | None = None
         self._le: dict[str, list[str]] = {}  # bounds by family, as text
         self._numbers: dict[str, str] = {}
@@ -141,6 +143,11 @@ class Server:
         for series, lines in self._hists.items():
             name, labels = self._labelled[series]
             add(name, "histogram", f"{name}{{{labels}}}", ending.join(lines) + ending)
+
+    def take_identity(self, identity: Identity) -> None:
+        if identity.kind != self._kind.name:
+            self._kind = registry.of(identity.kind)
+            self._labelled.clear()
 
     def take_outage(self, outage: Outage) -> None:
         now_ms = self._samples.ms(outage.at_s)
@@ -185,7 +192,9 @@ class Server:
         if known is None:
             name, _, labels = series.removesuffix("}").partition("{")
             all_labels = [labels] if labels else []
-            of_model = self._model is not None and vllm.family(name) is not None and not name.endswith("_info")
+            of_model = (
+                self._model is not None and self._kind.series.family(name) is not None and not name.endswith("_info")
+            )
             if of_model and 'model_name="' not in labels:
                 all_labels.append(f'model_name="{_escaped(self._model or "")}"')
             known = self._labelled[series] = name, ",".join([*all_labels, self._instance])

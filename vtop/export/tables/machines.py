@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from vtop.export.spans import Values, counts, numbers, spans, whole
 from vtop.export.tables.table import Cell, Column, Row, Table
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.history.gpus import DeviceHistory
 from vtop.session.history.tracks import Track
 from vtop.session.session import Session

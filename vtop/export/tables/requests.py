@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from vtop.export.tables.table import Column, Row, Table
-from vtop.export.timings import timings_of
 from vtop.recording import AnyEvent, Load, Request, Start
-from vtop.session.load.request_latency import times_of
+from vtop.session.load.request_latency import latency_of
+from vtop.session.load.server_timings import timings_of
 
 _STAMPS = (
     ("due_s", "by the schedule; in a closed loop its slot was free"),
@@ -94,7 +94,7 @@ class Requests:
         return self._servers.get(request.phase)
 
     def row(self, request: Request) -> Row:
-        times, said = times_of(request), timings_of(request.timings)
+        took, said = latency_of(request), timings_of(request.timings)
         sent_s = request.sent_s
         return (
             request.phase,
@@ -104,10 +104,10 @@ class Requests:
             *(getattr(request, name) for name, _ in _STAMPS),
             self._unix_s + sent_s if sent_s is not None else None,
             request.connect_s,
-            times.service_s,
-            times.response_s,
-            times.tpot_s,
-            times.e2e_s,
+            took.ttft_s,
+            took.ttft_from_due_s,
+            took.tpot_s,
+            took.e2e_s,
             request.asked_prompt_tokens,
             request.asked_output_tokens,
             request.prompt_tokens,

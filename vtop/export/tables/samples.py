@@ -11,11 +11,13 @@ from collections.abc import Iterator
 
 from vtop.export.spans import Values, counts, numbers, spans, sums
 from vtop.export.tables.table import Column, Kind, Row, Table
-from vtop.metrics.vllm import Quantity, exported_as
+from vtop.metrics.quantity import Quantity
+from vtop.server_kinds import registry
 from vtop.session.history.server import ServerHistory
 from vtop.session.session import Session
 
 _Q = Quantity
+_SERIES = registry.DEFAULT.series  # whose names stand in the columns' words
 
 # name, kind, quantity, part, and what it says beyond where it comes from
 _GAUGES: tuple[tuple[str, Kind, Quantity, str, str], ...] = (
@@ -54,7 +56,7 @@ _HISTOGRAMS = (
 
 
 def _of(quantity: Quantity, part: str, says: str) -> str:
-    source = f"`{exported_as(quantity)}`" + (f" ({part})" if part else "")
+    source = f"`{_SERIES.exported_as(quantity)}`" + (f" ({part})" if part else "")
     return f"{source}: {says}" if says else source
 
 
@@ -78,11 +80,15 @@ SAMPLES = Table(
             column
             for name, quantity, whose in _HISTOGRAMS
             for column in (
-                Column(f"{name}_sum_s", "number", f"`{exported_as(quantity)}`: sum over {whose}"),
+                Column(f"{name}_sum_s", "number", f"`{_SERIES.exported_as(quantity)}`: sum over {whose}"),
                 Column(f"{name}_count", "count", "how many these are; Δ sum ÷ Δ count is an exact mean"),
             )
         ),
-        Column("iteration_tokens_total", "number", f"`{exported_as(_Q.ITERATION_TOKENS)}`: sum; recompute not in it"),
+        Column(
+            "iteration_tokens_total",
+            "number",
+            f"`{_SERIES.exported_as(_Q.ITERATION_TOKENS)}`: sum; recompute not in it",
+        ),
         Column("iterations_total", "count", "engine steps that gave output"),
         Column("gpu_power_w", "number", "NVML, latest reading: of the GPUs in use by a watched server, else of all"),
         Column("gpu_power_limit_w", "number", "of the same GPUs"),

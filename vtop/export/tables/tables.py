@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from vtop.export.files import refuse_existing, table_path
-from vtop.export.reading import folded
 from vtop.export.tables.events import EVENTS, events
 from vtop.export.tables.machines import ENGINES, GPUS, engines, gpus
 from vtop.export.tables.phases import PHASES, phases
@@ -16,7 +15,7 @@ from vtop.export.tables.requests import REQUESTS, Requests
 from vtop.export.tables.samples import SAMPLES, samples
 from vtop.export.tables.table import Row, Table
 from vtop.recording import AnyEvent, Recording
-from vtop.session.session import Session
+from vtop.session.session import Session, read
 
 OF_SESSION: Final[Mapping[Table, Callable[[Session], Iterator[Row]]]] = {
     SAMPLES: samples,
@@ -51,7 +50,7 @@ def write(recording: Recording, out: Path, *, folder: bool, force: bool, suffix:
             if request is not None:
                 sheet.add(together.row(request))
 
-        session = folded(recording, watching)
+        session = read(recording, watching)
         for request in together.unended():
             sheet.add(together.row(request))
     for table, rows in OF_SESSION.items():

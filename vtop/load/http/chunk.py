@@ -7,9 +7,11 @@ in JSON that is not quite JSON, is read as well as it can be: an event must not 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+
+MOST_TOKENS: Final = 10**9  # of one answer: a larger number is none
 
 
 class Cached(msgspec.Struct, gc=False):
@@ -107,6 +109,11 @@ def _lenient_usage(said: Any) -> Usage | None:
     details = said.get("prompt_tokens_details")
     cached = _number(details.get("cached_tokens")) if isinstance(details, dict) else None
     return Usage(_number(said.get("prompt_tokens")), _number(said.get("completion_tokens")), Cached(cached))
+
+
+def count(said: int | None) -> int | None:
+    """A number of tokens as a server says it; None where it can be none."""
+    return said if said is not None and 0 <= said < MOST_TOKENS else None
 
 
 def _number(said: Any) -> int | None:

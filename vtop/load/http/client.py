@@ -6,14 +6,13 @@ It speaks HTTP/1.1 only, follows no redirect and takes no proxy from the environ
 from __future__ import annotations
 
 import asyncio
-import base64
 import errno
 import socket
 import ssl
-from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
+from vtop.access import Access
 from vtop.errors import VtopError
 from vtop.load.http.client_limits import CLIENT_LIMIT, ClientLimit, limit_of
 from vtop.load.http.connection import Clock, Connection, Patience
@@ -35,10 +34,7 @@ class Client:
         url: str,
         *,
         clock: Clock,
-        headers: Sequence[tuple[str, str]] = (),
-        bearer: str | None = None,
-        basic: tuple[str, str] | None = None,
-        tls: ssl.SSLContext | None = None,
+        access: Access = Access(),  # noqa: B008 - frozen
         patience: Patience | None = None,
     ) -> None:
         parts = urlsplit(url)
@@ -46,11 +42,11 @@ class Client:
             raise VtopError(f"a load needs a URL such as http://localhost:8000, not {parts.scheme}://{parts.hostname}")
         self._host = parts.hostname
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
-        self._tls = (tls or ssl.create_default_context()) if parts.scheme == "https" else None
+        self._tls = (access.trust() or ssl.create_default_context()) if parts.scheme == "https" else None
         self._clock = clock
         self._patience = patience or Patience()
         self._base = parts.path.rstrip("/")
-        self._head, self._secrets = _head(self._host, parts.port, headers, bearer, basic)
+        self._head, self._secrets = _head(self._host, parts.port, access)
         self._addresses: list[str] = []
         self._view = memoryview(bytearray(READ_BYTES))
         self._backlog = Backlog()
@@ -219,13 +215,7 @@ def _being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _head(
-    host: str,
-    port: int | None,
-    given: Sequence[tuple[str, str]],
-    bearer: str | None,
-    basic: tuple[str, str] | None,
-) -> tuple[bytes, tuple[str, ...]]:
+def _head(host: str, port: int | None, access: Access) -> tuple[bytes, tuple[str, ...]]:
     """The headers that all requests share, and the values in them that must not be recorded."""
     name = f"[{host}]" if ":" in host else host
     headers = {
@@ -235,18 +225,11 @@ def _head(
         "accept-encoding": "identity",
         "content-type": "application/json",
     }
-    secrets = [value for _, value in given]
-    if bearer is not None:
-        headers["authorization"] = f"Bearer {bearer.strip()}"
-        secrets.append(bearer.strip())
-    elif basic is not None:
-        pair = base64.b64encode(":".join(basic).encode()).decode()
-        headers["authorization"] = f"Basic {pair}"
-        secrets += [pair, basic[1]]
-    headers.update((key.lower(), value.strip()) for key, value in given)
+    if access.authorization is not None:
+        headers["authorization"] = access.authorization
+    headers.update((key.lower(), value.strip()) for key, value in access.headers)
     for key, value in headers.items():
         if not (key.isascii() and value.isascii() and value.isprintable()) or any(c in key for c in " :\r\n"):
             raise VtopError(f"the header {key!r} has characters that no HTTP header may have")
     lines = "".join(f"{key}: {value}\r\n" for key, value in headers.items())
-    # the longest first: one may hold another; one or two characters are no secret and would riddle every text
-    return lines.encode(), tuple(sorted({s for s in secrets if len(s) > 2}, key=len, reverse=True))
+    return lines.encode(), access.secrets

@@ -9,9 +9,12 @@ from typing import Final, cast
 
 import httptools
 
+from vtop import faults
 from vtop.load.http.client_limits import CLIENT_LIMIT, limit_of
 from vtop.load.http.exchange import Exchange
+from vtop.recording.vocabulary import ErrorClass
 
+HEAD_LIMIT: Final = 2**20  # bytes before the headers are complete
 LINGER_S: Final = 1.0  # how long the end of an answer may come after its [DONE]
 STALE_S: Final = 1.0  # a kept connection cut this soon after the request was sent had been closed before it
 DRAIN_S: Final = 0.001  # how often TLS is asked whether all is sent: it does not tell by itself
@@ -73,6 +76,8 @@ class Connection(asyncio.BufferedProtocol):
         self._keep = False
         self._type = b""
         self._why = ""
+        self._head_bytes = 0
+        self._too_much: str | None = None  # why the answer is not read further
 
     # --- the request
 
@@ -99,7 +104,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort("cancelled_at_end", "")
             raise
 
-    def abort(self, broke: str = "cancelled_at_end", why: str = "") -> None:
+    def abort(self, broke: ErrorClass = "cancelled_at_end", why: str = "") -> None:
         """Close the socket at once; a request under way ends so, with all that was read of its answer."""
         self._catch_up()
         self._aborted = True
@@ -171,9 +176,9 @@ class Connection(asyncio.BufferedProtocol):
         try:
             for self._at_s, data in unread:
                 self._understand(data)
-        except Exception as error:  # our own fault: it is told with its traceback, and the request ends all the same
-            self._loop.call_exception_handler({"message": "an answer was not understood", "exception": error})
-            self.abort("reset", self._cut())
+        except Exception as error:  # our own fault: it is told, and the request ends all the same
+            self._failed(error)
+            self.abort()
 
     def _understand(self, data: bytes) -> None:
         exchange = self._exchange
@@ -181,6 +186,11 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
             return
         self._silent = False
+        if not self._headed:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_LIMIT:
+                self.abort("truncated", f"headers of more than {HEAD_LIMIT >> 10:,} KiB are not read")
+                return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserCallbackError as error:
@@ -193,7 +203,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._tell_first and exchange.reading.first_s is not None and exchange.seen is not None:
             self._tell_first = False
             exchange.seen(exchange)
-        if self._complete:
+        if self._too_much is not None and not self._complete:
+            self.abort("truncated", self._too_much)
+        elif self._complete:
             self._end()
         elif exchange.reading.done:  # from now on there is less patience
             self._stop_timer()
@@ -225,7 +237,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def on_body(self, body: bytes) -> None:
         if self._exchange is not None and not self._complete:
-            self._exchange.take(body, self._at_s)
+            self._too_much = self._too_much or self._exchange.take(body, self._at_s)
 
     def on_message_complete(self) -> None:
         if self._headed:
@@ -281,7 +293,7 @@ class Connection(asyncio.BufferedProtocol):
         if over is not None and not over.done():
             over.set_result(True)
 
-    def _break(self, broke: str, why: str) -> None:
+    def _break(self, broke: ErrorClass, why: str) -> None:
         """The conversation ended before the answer did."""
         exchange = self._exchange
         if exchange is None:
@@ -301,12 +313,21 @@ class Connection(asyncio.BufferedProtocol):
         if over is not None and not over.done():
             over.set_result(not stale)
 
-    def _close_exchange(self, broke: str | None, why: str) -> asyncio.Future[bool] | None:
+    def _close_exchange(self, broke: ErrorClass | None, why: str) -> asyncio.Future[bool] | None:
         self._stop_timer()
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
-            exchange.finish(self._at_s if broke is None else self._clock(), self._at_s, broke, why)
+            try:
+                exchange.finish(self._at_s if broke is None else self._clock(), self._at_s, broke, why)
+            except Exception as error:
+                exchange.fail(self._clock(), faults.put_down(error, "understanding an answer"))
         return self._over
+
+    def _failed(self, error: Exception) -> None:
+        """End the request under way for a fault of vtop's own."""
+        exchange = self._exchange
+        if exchange is not None and exchange.end_s is None:
+            exchange.fail(self._clock(), faults.put_down(error, "understanding an answer"))
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

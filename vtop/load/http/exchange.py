@@ -10,10 +10,15 @@ from typing import Any, Final
 
 from vtop.load.http.response import Asked, Reading
 from vtop.load.http.server_errors import clean, message_of, refused_field
-from vtop.load.http.sse import EventStream
+from vtop.load.http.sse import LIMIT_BYTES, EventStream
 from vtop.recording.events import Request
+from vtop.recording.vocabulary import ErrorClass
 
-BODY_LIMIT: Final = 8 * 2**20  # bytes kept of an answer that is no event stream
+BODY_LIMIT: Final = 8 * 2**20  # bytes read of an answer that is no event stream
+ERROR_LIMIT: Final = 64 * 2**10  # of one that says no
+STREAM_LIMIT: Final = 64 * 2**20  # of a stream, and for each token asked for
+TOKEN_LIMIT: Final = 64 * 2**10
+ENDLESS: Final = 10  # times the tokens asked for, and some: it will not end by itself
 
 Seen = Callable[["Exchange"], None]
 
@@ -27,6 +32,7 @@ class Exchange:
     __slots__ = (
         "_asked",
         "_body",
+        "_came",
         "_events",
         "admitted_s",
         "connect_s",
@@ -54,6 +60,7 @@ class Exchange:
         self.reading = Reading(asked)
         self._events: EventStream | None = None  # where the answer is one
         self._body = bytearray()  # where it is none
+        self._came = 0  # bytes of the body
         self.due_s = due_s
         self.admitted_s: float | None = None
         self.connect_s: float | None = None
@@ -61,7 +68,7 @@ class Exchange:
         self.headers_s: float | None = None
         self.end_s: float | None = None
         self.status: int | None = None
-        self.error: str | None = None
+        self.error: ErrorClass | None = None
         self.detail: str | None = None
         self.refused: str | None = None  # the field of the request that the server would not take
         self.kept = False  # its connection had been open before
@@ -74,15 +81,25 @@ class Exchange:
         if 200 <= status < 300 and b"json" not in content_type:
             self._events = EventStream()
 
-    def take(self, body: bytes, at: float) -> None:
-        """A piece of the answer's body has come."""
-        if self._events is not None:
-            for event in self._events.feed(body):
-                self.reading.event(event, at)
-        elif len(self._body) < BODY_LIMIT:
-            self._body += body
+    def take(self, body: bytes, at: float) -> str | None:
+        """A piece of the answer's body has come. Why no more of it is to be read, in words; None: go on."""
+        self._came += len(body)
+        if self._events is None:
+            said_no = self.status is not None and self.status >= 300
+            limit = ERROR_LIMIT if said_no else BODY_LIMIT
+            self._body += body[: limit - len(self._body)]
+            return None if self._came <= limit else f"an answer of more than {limit >> 10:,} KiB is not read further"
+        for event in self._events.feed(body):
+            self.reading.event(event, at)
+        asked = (self._asked.output_tokens or 0) * self._asked.choices
+        if self._events.too_large:
+            return f"a line or an event of more than {LIMIT_BYTES >> 20} MiB is not read"
+        if asked and self.reading.chunks > ENDLESS * asked + 1000:
+            return f"it does not end: {self.reading.chunks:,} events with tokens came, {asked:,} tokens were asked for"
+        limit = STREAM_LIMIT + TOKEN_LIMIT * asked if asked else 16 * STREAM_LIMIT
+        return None if self._came <= limit else f"an answer of more than {limit >> 20:,} MiB is not read further"
 
-    def finish(self, at: float, last_read_s: float, broke: str | None = None, why: str = "") -> None:
+    def finish(self, at: float, last_read_s: float, broke: ErrorClass | None = None, why: str = "") -> None:
         """Nothing more comes. broke and why: see `Reading.verdict`; None when the answer came to its end."""
         if self.end_s is not None:
             return
@@ -101,6 +118,11 @@ class Exchange:
         if self.error is not None:
             payload = self.wire.partition(b"\r\n\r\n")[2]
             self.detail = clean(message, payload, self.secrets) or None
+
+    def fail(self, at: float, why: str) -> None:
+        """A fault of vtop's own ended it: what was understood of the answer is not to be relied on."""
+        self.reading = Reading(self._asked)
+        self.end_s, self.error, self.detail = at, "fault", why
 
     def record(self, *, id: int, phase: int, warmup: bool = False, asked_prompt_tokens: int | None = None) -> Request:
         """What is known by now, as a line of the recording."""

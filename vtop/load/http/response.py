@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from vtop.load.http.chunk import Choice, Usage, decode
+from vtop.load.http.chunk import Choice, Usage, count, decode
 from vtop.load.http.server_errors import message_of
 from vtop.load.http.sse import StreamEvent
+from vtop.recording.vocabulary import ErrorClass, TokensFrom
 
 DONE: Final = b"[DONE]"
+LONGEST_WORD: Final = 100  # characters of a reason, a name or a word that a server says
+MOST_TIMINGS: Final = 2**16  # bytes of the event with them
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,6 @@ class Reading:
         "finish",
         "first_s",
         "prompt_tokens",
-        "skipped",
         "timings",
         "unread",
     )
@@ -64,7 +66,6 @@ class Reading:
         self.first_s: float | None = None
         self.answer_s: float | None = None  # the first token after reasoning
         self.chunks = 0  # events that brought tokens
-        self.skipped = 0  # events before the first token
         self.unread = 0  # events that are no JSON object
         self.done = False
         self.finish: str | None = None
@@ -101,10 +102,11 @@ class Reading:
         usage, choices = chunk.usage, chunk.choices
         running: int | None = None
         if usage is not None:
-            running = usage.completion_tokens
+            running = count(usage.completion_tokens)
             self._take_usage(usage)
         if chunk.metrics:
-            self.timings = chunk.metrics
+            fits = len(data) <= MOST_TIMINGS and _can_be_recorded(chunk.metrics)
+            self.timings = chunk.metrics if fits else None
         if not choices:
             if usage is None:
                 self._take_bare(data)
@@ -122,7 +124,7 @@ class Reading:
                 tokens += counted
             if choice.finish_reason is not None:
                 self._finished += 1
-                self.finish = choice.finish_reason
+                self.finish = choice.finish_reason[:LONGEST_WORD]
         if tokens:
             self._put(at, tokens)
             self.chunks += 1
@@ -131,8 +133,6 @@ class Reading:
         elif doubtful:
             self._put(at, 0)
             self._doubtful.append(len(self._at) - 1)
-        elif self.first_s is None:
-            self.skipped += 1
 
     def whole(self, body: bytes, at: float) -> None:
         """Take in an answer that is one JSON object, as servers that do not stream send it."""
@@ -183,11 +183,11 @@ class Reading:
         return None
 
     def _take_usage(self, usage: Usage) -> None:
-        if usage.prompt_tokens is not None:
-            self.prompt_tokens = usage.prompt_tokens
+        if (prompt := count(usage.prompt_tokens)) is not None:
+            self.prompt_tokens = prompt
         details = usage.prompt_tokens_details
-        if details is not None and details.cached_tokens is not None:
-            self.cached_tokens = details.cached_tokens
+        if details is not None and (cached := count(details.cached_tokens)) is not None:
+            self.cached_tokens = cached
 
     def _take_bare(self, data: bytes) -> None:
         """An event without choices and usage: an error in an older form, or nothing of interest."""
@@ -236,7 +236,7 @@ class Reading:
         return sum(self._tokens) if self._at else None
 
     @property
-    def tokens_from(self) -> str | None:
+    def tokens_from(self) -> TokensFrom | None:
         """ids, usage or chunks: what `output_tokens` was counted by."""
         usage = self._usage_tokens
         if self._ids and not self._guessed and usage in (None, sum(self._tokens)):
@@ -263,7 +263,7 @@ class Reading:
         """Tokens of each read that brought some. Exact when they add up to `output_tokens`; else they are events."""
         return tuple(self._tokens)
 
-    def verdict(self, status: int | None, broke: str | None, why: str) -> tuple[str | None, str]:
+    def verdict(self, status: int | None, broke: ErrorClass | None, why: str) -> tuple[ErrorClass | None, str]:
         """The class of failure, None for a success, and its message.
 
         broke: how the conversation ended when not by the answer's end (stalled, timeout, connect, client_limit, reset,
@@ -284,7 +284,7 @@ class Reading:
             return "truncated", "it ended without a finish_reason"
         return "truncated", why or "the answer was empty"
 
-    def _held_against_asked(self, usage: int | None) -> tuple[str | None, str]:
+    def _held_against_asked(self, usage: int | None) -> tuple[ErrorClass | None, str]:
         tokens = self.output_tokens
         if not tokens:
             return "short_output", "not one token came"
@@ -298,3 +298,11 @@ class Reading:
         if tokens < asked and self._asked.exact:
             return "short_output", f"{tokens} tokens, {asked} were asked for"
         return None, ""
+
+
+def _can_be_recorded(timings: object, depth: int = 8) -> bool:
+    """Whether the server's own timing object is neither nested deeply nor holds numbers beyond 64 bits."""
+    if isinstance(timings, dict | list):
+        inner = timings.values() if isinstance(timings, dict) else timings
+        return depth > 0 and all(_can_be_recorded(one, depth - 1) for one in inner)
+    return not isinstance(timings, int) or abs(timings) < 2**63

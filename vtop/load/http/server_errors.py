@@ -9,6 +9,7 @@ import json
 import re
 from typing import Any, Final
 
+PARSED: Final = 2**18  # characters of an error that are looked at
 LIMIT: Final = 200  # characters of a message
 QUOTED: Final = 12  # so many characters of the prompt in a row are a quotation
 DROPPABLE: Final = (  # fields that a load can do without
@@ -39,10 +40,10 @@ _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 
 def message_of(body: bytes) -> str:
     """What the body of an error says to people, as long as it is; "" when it says nothing."""
-    text = body.decode("utf-8", "replace").strip()
+    text = body[:PARSED].decode("utf-8", "replace").strip()
     text = text.removeprefix("data:").strip() if text.startswith("data:") else text
     try:
-        said = json.JSONDecoder().raw_decode(text)[0]  # an event stream may go on after it
+        said = json.JSONDecoder().raw_decode(text[:PARSED])[0]  # an event stream may go on after it
     except (ValueError, RecursionError):
         title = _TITLE.search(text[:4000])
         return title[1] if title else re.sub(r"<[^>]*>", " ", text[:4000])
@@ -67,7 +68,7 @@ def refused_field(body: bytes) -> str | None:
     Of several fields named, as in serde's "unknown field `a`, expected one of `b`, `c`", it is the one nearest to the
     words of refusal; of a field within a field the inner one.
     """
-    text = body.decode("utf-8", "replace").replace("\\", "")
+    text = body[:PARSED].decode("utf-8", "replace").replace("\\", "")
     refusals = [(match.start(), match.end()) for match in _REFUSED.finditer(text)]
     fields = [(match.start(), match.end(), match[1]) for match in _FIELD.finditer(text)]
     if not refusals or not fields:

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+LIMIT_BYTES: Final = 8 * 2**20  # of a line, and of the data of an event
 BOM: Final = b"\xef\xbb\xbf"
 CR: Final = 13  # looked for as a number it costs a fifth
 
@@ -23,9 +24,12 @@ class StreamEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class EventStream:
-    """One stream, fed as it comes. Any bytes will do: what is no event is passed over."""
+    """One stream, fed as it comes. Any bytes will do: what is no event is passed over.
 
-    __slots__ = ("_at_start", "_data", "_id", "_line", "_name", "_skip_lf")
+    too_large: a line or an event beyond LIMIT_BYTES has come; nothing is kept or read from then on.
+    """
+
+    __slots__ = ("_at_start", "_data", "_held", "_id", "_line", "_name", "_skip_lf", "too_large")
 
     def __init__(self) -> None:
         self._at_start = True  # where a byte order mark may stand
@@ -34,6 +38,8 @@ class EventStream:
         self._data: list[bytes] | None = None
         self._name = b""
         self._id = b""
+        self._held = 0  # bytes of the line and the event that have no end yet
+        self.too_large = False
 
     def feed(self, data: bytes) -> list[StreamEvent]:
         """The events that these bytes complete."""
@@ -50,7 +56,21 @@ class EventStream:
         ):
             self._at_start = self._skip_lf = False
             return [StreamEvent(data[6:-2])]
-        return self._by_lines(data)
+        if self.too_large:
+            return []
+        events = self._by_lines(data)
+        self._held = self._held + len(data) if self._line or self._data is not None else 0
+        if self._held + 32 * len(self._data or ()) > LIMIT_BYTES:
+            self._measure()
+        return events
+
+    def _measure(self) -> None:
+        """How much is held, exactly; nothing any more when it is too much."""
+        self._held = sum(len(piece) + 32 for piece in (*self._line, *(self._data or ())))  # an empty one takes room too
+        if self._held > LIMIT_BYTES:
+            self.too_large = True
+            self._line.clear()
+            self._data = None
 
     def end(self) -> list[StreamEvent]:
         """The event that the end of the stream completes, if there is one."""

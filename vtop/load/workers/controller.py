@@ -10,9 +10,10 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from vtop import faults
+from vtop.access import Endpoint
 from vtop.errors import VtopError
 from vtop.load.workers import probe
-from vtop.load.workers.probe import Door
 from vtop.load.workers.protocol import (
     Aim,
     Begin,
@@ -32,6 +33,7 @@ from vtop.load.workers.worker_handle import Work
 from vtop.load.workers.worker_pool import STOP_S, WorkerPool
 from vtop.load.workload.phase import WARMUP_LIMIT_S, Phase
 from vtop.recording.events import Event, Host, Note
+from vtop.recording.vocabulary import LoadState
 
 SETTLE_S = 2.0  # between two phases
 RETRY_S = 1.0  # while the server is not up
@@ -46,14 +48,14 @@ class Controller:
     """A load on one server, on a thread of its own.
 
     clock: seconds of the session; origin_s: where that clock began on this machine's monotonic one. A server that is
-    not up yet is waited for. `failed` says in a sentence why the load could not be, or not go on; `short`, why a phase
-    ended early.
+    not up yet is waited for. The phases before `first` have been run by another. `failed` says in a sentence why the
+    load could not be, or not go on; `short`, why a phase ended early.
     """
 
     def __init__(
         self,
         phases: Sequence[Phase],
-        door: Door,
+        endpoint: Endpoint,
         append: Callable[[Event], None],
         clock: Callable[[], float],
         origin_s: float,
@@ -61,9 +63,11 @@ class Controller:
         server: int = 0,
         model: str | None = None,
         slo: dict[str, float] | None = None,
+        first: int = 0,
     ) -> None:
         self._phases = tuple(phases)
-        self._door = door
+        self._endpoint = endpoint
+        self._first = first
         self._append = append
         self._clock = clock
         self._origin_s = origin_s
@@ -131,9 +135,8 @@ class Controller:
                 self._run_phases()
         except VtopError as error:
             self.failed = str(error)
-        except BaseException as error:
-            self.failed = f"the load broke: {error!r}"
-            raise
+        except Exception as error:
+            self.failed = faults.put_down(error, "leading the load")
         finally:
             self._pool.dismiss()
             if self.failed is not None:
@@ -147,13 +150,13 @@ class Controller:
         served.check(self._phases)
         return Setup(
             origin_s=self._origin_s,
-            door=self._door,
+            endpoint=self._endpoint,
             model=served.name,
             phases=self._phases,
-            vocabulary=probe.vocabulary(self._door, served.name),
+            vocabulary=probe.vocabulary(self._endpoint, served.name),
             entropy=secrets.token_hex(16),
             worker=0,
-            workers=max(phase.pool for phase in self._phases),
+            workers=max(phase.pool for phase in self._phases[self._first :]),
         )
 
     def _served(self) -> probe.Model | None:
@@ -161,7 +164,7 @@ class Controller:
         said = False
         while not self._stopped.is_set():
             try:
-                return probe.model(self._door, self._model)
+                return probe.model(self._endpoint, self._model)
             except probe.NotUp as error:
                 if not said:
                     self._say(f"the load waits for the server: {error}")
@@ -170,8 +173,8 @@ class Controller:
         return None
 
     def _run_phases(self) -> None:
-        for index, phase in enumerate(self._phases):
-            if index:
+        for index, phase in enumerate(self._phases[self._first :], self._first):
+            if index > self._first:
                 self._stopped.wait(self.settle_s)
                 self._served()  # it may have gone down meanwhile
             self._pool.tell(Prepare(index), phase.pool)
@@ -289,7 +292,7 @@ class Controller:
             load_lag_max_s=round(max(pulse.lag_max_s for pulse in pulses), 6),
         )
 
-    def _put_down(self, index: int, phase: Phase, state: str, reason: str | None = None) -> None:
+    def _put_down(self, index: int, phase: Phase, state: LoadState, reason: str | None = None) -> None:
         self._append(phase.line(index, state, server=self._server, slo=self._slo, reason=reason))
 
     def _say(self, text: str) -> None:

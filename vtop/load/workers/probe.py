@@ -5,49 +5,30 @@ A few small requests on connections of their own, by the standard library: none 
 
 from __future__ import annotations
 
-import base64
 import http.client
 import json
 import ssl
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import urlsplit
 
+from vtop.access import Endpoint
 from vtop.errors import VtopError
+from vtop.load.http.server_errors import clean
 from vtop.load.workload.phase import Phase
 from vtop.load.workload.prompts import VOCABULARY, WORDS
 
 TIMEOUT_S = 10.0
+LIMIT_BYTES = 1 << 22
+LONGEST_NAME = 1000  # characters of a model's id
+LEAST_WORDS = 64  # of a vocabulary
+MOST = 2**31  # a length in tokens, or a token's id, is less
 
 
 class NotUp(VtopError):
     """The server does not answer, or says that it is not ready."""
-
-
-@dataclass(frozen=True, slots=True)
-class Door:
-    """How to get into a server: its root URL, and what to say there."""
-
-    url: str
-    bearer: str | None = None
-    headers: tuple[tuple[str, str], ...] = ()
-    basic: tuple[str, str] | None = None
-    ca_file: str | None = None
-    insecure: bool = False
-
-    def tls(self) -> ssl.SSLContext | None:
-        """None where the server speaks plain HTTP. Raises VtopError."""
-        if not self.url.startswith("https:"):
-            return None
-        try:
-            context = ssl.create_default_context(cafile=self.ca_file)
-        except OSError as error:
-            raise VtopError(f"{self.ca_file}: cannot be used as --ca-file ({error.strerror})") from None
-        if self.insecure:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        return context
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,72 +48,98 @@ class Model:
                 )
 
 
-def model(door: Door, wanted: str | None = None) -> Model:
+def model(endpoint: Endpoint, wanted: str | None = None) -> Model:
     """The model that is served, or the one asked for. Raises NotUp, or VtopError when it lacks it."""
-    status, said = _ask(door, "GET", "/v1/models")
+    status, said = _ask(endpoint, "GET", "/v1/models")
     if status in (401, 403):
         raise VtopError("the load needs the server's key: --api-key or VTOP_API_KEY")
     if status in (502, 503, 504):
         raise NotUp(f"/v1/models: {status}")
     rows = said.get("data") if status == 200 and isinstance(said, dict) else None
+    rows = [row for row in rows if isinstance(row, dict) and _name(row)] if isinstance(rows, list) else []
     if not rows:
-        raise VtopError(f"/v1/models: {status}; a load needs an OpenAI-compatible server")
-    names = [str(row.get("id")) for row in rows]
+        raise VtopError(f"/v1/models: {status}, and no model in it; a load needs an OpenAI-compatible server")
+    names = [str(row["id"]) for row in rows]
     if wanted is not None and wanted not in names:
-        raise VtopError(f"no model {wanted!r} there; it serves {', '.join(names[:5])}")
+        served = ", ".join(_clean(name, endpoint) for name in names[:5])
+        raise VtopError(f"no model {wanted!r} there; it serves {served}")
     row = rows[names.index(wanted)] if wanted is not None else rows[0]
     longest = row.get("max_model_len")
-    return Model(str(row["id"]), longest if isinstance(longest, int) else None)
+    return Model(str(row["id"]), longest if _whole(longest) and 0 < longest < MOST else None)
 
 
-def vocabulary(door: Door, name: str) -> tuple[int, ...]:
+def _name(row: dict[str, Any]) -> bool:
+    """Whether a model's id can be sent back: text, and no half of a character in it."""
+    name = row.get("id")
+    return isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and not any("\ud800" <= c <= "\udfff" for c in name)
+
+
+def _whole(said: Any) -> TypeGuard[int]:
+    return isinstance(said, int) and not isinstance(said, bool)
+
+
+def vocabulary(endpoint: Endpoint, name: str) -> tuple[int, ...]:
     """Ids that the model's tokenizer makes of plain words, each one usable as a prompt's token."""
-    status, said = _ask(door, "POST", "/tokenize", {"model": name, "prompt": " " + " ".join(WORDS)})
+    status, said = _ask(endpoint, "POST", "/tokenize", {"model": name, "prompt": " " + " ".join(WORDS)})
     ids = said.get("tokens") if status == 200 and isinstance(said, dict) else None
-    if not isinstance(ids, list) or len(set(ids)) < 64:
-        return tuple(VOCABULARY)
-    return tuple(sorted({id_ for id_ in ids if isinstance(id_, int)}))
+    known = {id_ for id_ in ids if _whole(id_) and 0 <= id_ < MOST} if isinstance(ids, list) else set()
+    return tuple(sorted(known)) if len(known) >= LEAST_WORDS else tuple(VOCABULARY)
 
 
-def count_tokens(door: Door, name: str, text: str) -> int:
+def count_tokens(endpoint: Endpoint, name: str, text: str) -> int:
     """Prompt tokens of a chat whose one message is the text. Raises VtopError where the server cannot say."""
     body = {"model": name, "messages": [{"role": "user", "content": text}]}
-    status, said = _ask(door, "POST", "/tokenize", body)
+    status, said = _ask(endpoint, "POST", "/tokenize", body)
     count = said.get("count") if status == 200 and isinstance(said, dict) else None
-    if not isinstance(count, int):
+    if not _whole(count) or not 0 <= count < MOST:
         raise VtopError(f"/tokenize: {status}; chat prompts of an exact length need it")
     return count
 
 
-def _ask(door: Door, method: str, path: str, body: object | None = None) -> tuple[int, Any]:
-    parts = urlsplit(door.url)
+def _ask(endpoint: Endpoint, method: str, path: str, body: object | None = None) -> tuple[int, Any]:
+    parts = urlsplit(endpoint.url)
     assert parts.hostname is not None
     if parts.scheme == "https":
-        context = door.tls()
+        context = endpoint.access.trust()
         connection: http.client.HTTPConnection = http.client.HTTPSConnection(
             parts.hostname, parts.port or 443, timeout=TIMEOUT_S, context=context
         )
     else:
         connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=TIMEOUT_S)
-    headers = {}
-    if door.bearer is not None:
-        headers["authorization"] = f"Bearer {door.bearer}"
-    elif door.basic is not None:
-        headers["authorization"] = f"Basic {base64.b64encode(':'.join(door.basic).encode()).decode()}"
+    access = endpoint.access
+    headers = {"authorization": access.authorization} if access.authorization is not None else {}
     if body is not None:
         headers["content-type"] = "application/json"
-    headers.update((name.lower(), value) for name, value in door.headers)
+    headers.update((name.lower(), value) for name, value in access.headers)
+    until_s = time.monotonic() + TIMEOUT_S
     try:
         connection.request(method, parts.path + path, json.dumps(body) if body is not None else None, headers)
         answer = connection.getresponse()
-        status, text = answer.status, answer.read(1 << 24)
+        status, text = answer.status, _read(answer, until_s)
     except ssl.SSLCertVerificationError as error:
-        raise VtopError(f"{door.url}: its certificate is not trusted (--ca-file or --insecure)") from error
+        raise VtopError(f"{endpoint.url}: its certificate is not trusted (--ca-file or --insecure)") from error
     except (OSError, http.client.HTTPException) as error:
-        raise NotUp(f"{door.url}{path}: {error}") from error
+        raise NotUp(f"{endpoint.url}{path}: {_clean(str(error), endpoint) or type(error).__name__}") from error
     finally:
         connection.close()
     try:
         return status, json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return status, None
+
+
+def _read(answer: http.client.HTTPResponse, until_s: float) -> bytes:
+    """The body. Raises TimeoutError for one that dribbles, OSError for one that does not end."""
+    body = b""
+    while piece := answer.read1(1 << 16):
+        body += piece
+        if len(body) > LIMIT_BYTES:
+            raise OSError(f"an answer of more than {LIMIT_BYTES >> 20} MiB")
+        if time.monotonic() > until_s:
+            raise TimeoutError(f"not finished in {TIMEOUT_S:g} s")
+    return body
+
+
+def _clean(text: str, endpoint: Endpoint) -> str:
+    """Text from the world without secrets, in a line that can do no harm to a terminal."""
+    return clean(text, secrets=endpoint.access.secrets)

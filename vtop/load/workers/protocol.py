@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from vtop.load.workers.probe import Door
+from vtop.access import Endpoint
 from vtop.load.workload.phase import Phase
 
 NEWS = b"!"  # begins a line that is no event
@@ -18,7 +18,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a worker needs. origin_s: the session's start on this machine's monotonic clock."""
 
     origin_s: float
-    door: Door
+    endpoint: Endpoint
     model: str
     phases: tuple[Phase, ...]
     vocabulary: tuple[int, ...]

@@ -19,6 +19,7 @@ from statistics import median
 
 import msgspec
 
+from vtop import faults
 from vtop.errors import VtopError
 from vtop.load.http.client import Client
 from vtop.load.http.exchange import Exchange
@@ -43,6 +44,7 @@ from vtop.load.workers.protocol import (
 from vtop.load.workload.dataset import Item, read
 from vtop.load.workload.phase import Phase
 from vtop.load.workload.prompts import Prompts
+from vtop.recording.vocabulary import Api
 
 TICK_S = 0.01  # of the lag sampler
 TRY_S = 15.0  # a server that is busy for longer is not waited for to try its fields
@@ -61,12 +63,9 @@ class Worker:
         self._tried: set[str] = set()
         self._trials = setup.worker  # ids of theirs
         self._client = Client(
-            setup.door.url,
+            setup.endpoint.url,
             clock=self._now,
-            headers=setup.door.headers,
-            bearer=setup.door.bearer,
-            basic=setup.door.basic,
-            tls=setup.door.tls(),
+            access=setup.endpoint.access,
         )
         self._running: Running | None = None
 
@@ -144,11 +143,11 @@ class Worker:
             index=index,
             vocabulary=setup.vocabulary,
             items=read(phase),
-            count_tokens=partial(probe.count_tokens, setup.door, setup.model),
+            count_tokens=partial(probe.count_tokens, setup.endpoint, setup.model),
             without=self._without,
         )
 
-    async def _try_fields(self, api: str) -> None:
+    async def _try_fields(self, api: Api) -> None:
         """A request of one token shows which optional fields the server does not take; no measured one pays for it."""
         setup = self._setup
         for _ in range(8):
@@ -227,8 +226,11 @@ def main() -> None:
     gc.set_threshold(100_000, 50, 50)  # a full collection in the middle of a burst would be seen as latency
     try:
         asyncio.run(_main(setup, writer))
-    finally:
+    except Exception as error:
+        writer.news(Failed(f"a load process broke off: {faults.put_down(error, 'sending the load')}"))
         writer.close()
+        os._exit(1)  # in good order Python would wait for the thread that reads the orders, and abort
+    writer.close()
 
 
 if __name__ == "__main__":

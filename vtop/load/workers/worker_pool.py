@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from vtop import faults
 from vtop.load.workers.protocol import NEWS, News, Order, Setup
 from vtop.load.workers.worker_handle import Work
 from vtop.recording.events import Event, Request, decode
@@ -83,8 +84,10 @@ class WorkerPool:
                         self.changed.notify_all()
                 else:
                     self._hear_of(work, decode(line[:-1]))
-        finally:
-            self._bury(work)
+        except Exception as error:  # what it says cannot be followed any more
+            self._lost(faults.put_down(error, "listening to a load process"))
+            work.process.kill()
+        self._bury(work)
 
     def _hear_of(self, work: Work, request: object) -> None:
         if not isinstance(request, Request):

@@ -12,11 +12,14 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from vtop.errors import VtopError
 from vtop.load.workload.phase import LIMIT_S, Lengths, Phase, plain
+from vtop.recording.vocabulary import APIS
 from vtop.units import duration
+
+_Word = TypeVar("_Word", bound=str)
 
 # word -> how it is written, what it asks for
 WORDS = {
@@ -31,7 +34,7 @@ WORDS = {
     "trace": ("trace=trace.jsonl", "Mooncake's JSONL, at the recorded times (timestamp in ms, or timestamp_s)"),
     "speed": ("speed=2", "of a trace: twice as fast"),
     "block": ("block=512", "of a trace: tokens that one of its hash_ids stands for"),
-    "n": ("n=128", "requests to measure [closed loop: 4 a slot, at least 128]"),
+    "n": ("n=128", "requests to measure [closed loop: 5 a slot, at least 128]"),
     "for": ("for=60s", "time to measure [open loop: 60 s, longer when 128 requests take longer]"),
     "warmup": ("warmup=8", "requests before them that do not count"),
     "seed": ("seed=1", "arrivals, lengths and prompts [0]"),
@@ -62,6 +65,7 @@ _HOMES = {  # words that mean something only beside one of these
     "block": ("trace", "dataset"),
 }
 LEAST_REQUESTS = 128  # the p95 of so many can be trusted
+A_SLOT = 5  # requests of each that are in flight: three whole rounds between ramp and drain
 
 
 def phases(specs: Sequence[str], *, option: str = "--load") -> tuple[Phase, ...]:
@@ -209,7 +213,7 @@ class _Spec:
             for_s=self._seconds() if "for" in given else None,
             warmup=self._whole("warmup", 0, 1_000_000) if "warmup" in given else 0,
             seed=self._whole("seed", 0, 2**63 - 1) if "seed" in given else 0,
-            api=self._one_of("api", ("completions", "chat")) if "api" in given else "completions",
+            api=self._one_of("api", APIS[:-1]) if "api" in given else "completions",
             workers=self._whole("workers", 1, 256) if "workers" in given else 1,
         )
         if phase.input and phase.prefix_tokens >= phase.input.low:
@@ -225,7 +229,7 @@ class _Spec:
         if phase.requests is not None or phase.for_s is not None:
             return phase
         if phase.concurrency is not None:
-            return replace(phase, requests=max(4 * phase.concurrency, LEAST_REQUESTS))
+            return replace(phase, requests=max(A_SLOT * phase.concurrency, LEAST_REQUESTS))
         if phase.rate_per_s is not None:
             return replace(phase, for_s=float(min(max(60, math.ceil(LEAST_REQUESTS / phase.rate_per_s)), LIMIT_S)))
         return phase  # a trace ends by itself
@@ -303,12 +307,12 @@ class _Spec:
             self.wrong(f"arrival={text} is not known", f"arrival={near or 'poisson, constant or gamma:0.5'}")
         return text
 
-    def _one_of(self, key: str, choices: tuple[str, ...]) -> str:
+    def _one_of(self, key: str, choices: Sequence[_Word]) -> _Word:
         text = self.values[key]
         if text not in choices:
             near = _near(text.removeprefix("/v1/"), choices)
             self.wrong(f"{key}={text} is not known", f"{key}={near or f' or {key}='.join(choices)}")
-        return text
+        return choices[choices.index(text)]
 
 
 def _wrong(option: str, text: str, what: str, instead: str) -> NoReturn:

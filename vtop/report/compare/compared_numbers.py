@@ -52,8 +52,8 @@ def value(number: Compared, phase: Phase, *, own: bool) -> Percentile:
     if number.scope == "own":
         found = phase.whole
         return None if found is None or not own else _own_value(number, found)
-    if number.scope == "sending" and own:
-        return _own_rate(number, phase)
+    if number.scope == "sending":
+        return _own_rate(number, phase) if own else _busy_rate(number, phase)
     of = phase.whole if number.scope == "whole" else phase.steady
     if of is None:
         return None
@@ -83,6 +83,17 @@ def _own_rate(number: Compared, phase: Phase) -> float | None:
     if phase.load is None:
         return None
     return phase.load.output_per_s if number.name == "output_per_s" else phase.load.ended_per_s
+
+
+def _busy_rate(number: Compared, phase: Phase) -> float | None:
+    """While requests were in the engine: idle edges have no other weight on one side than on the other. Of vtop's own
+    load from its first request to its last token."""
+    if number.name == "output_per_s" and phase.load is not None and phase.load.whole_output_per_s is not None:
+        return phase.load.whole_output_per_s
+    if phase.whole is None:
+        return None
+    found: float | None = getattr(phase.whole.while_busy, number.name)
+    return found
 
 
 def _own_value(number: Compared, of: Numbers) -> float | None:
@@ -147,7 +158,6 @@ NUMBERS: Final[tuple[Compared, ...]] = (
         "higher",
         "sending",
         True,
-        value=lambda of: of.generation_per_s,
         sums=_generated,
     ),
     Compared(
@@ -157,7 +167,6 @@ NUMBERS: Final[tuple[Compared, ...]] = (
         "higher",
         "sending",
         True,
-        value=lambda of: of.finished_per_s,
         sums=_finished,
     ),
     *(_time("ttft", of) for of in ("mean_s", "p50_s", "p90_s", "p99_s")),
@@ -187,4 +196,5 @@ NUMBERS: Final[tuple[Compared, ...]] = (
     _mean("energy.per_output_token_j", "energy/output token", "J", "lower", "steady", by="output_tokens"),
 )
 
+FIRST: Final = ("output_per_s", "ttft.mean_s", "ttft.p99_s", "itl.mean_s", "failed_ratio")  # what is asked first
 BY_NAME: Final = {number.name: number for number in NUMBERS}

@@ -11,17 +11,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from vtop import units
-from vtop.metrics import vllm
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
+from vtop.metrics.series_names import labels_of
 from vtop.recording import Load
 from vtop.report.compare.pairs import begun
 from vtop.report.compare.phase_blocks import Place, Recorded
-from vtop.report.numbers import counted
+from vtop.report.labels import kinds
+from vtop.report.like_phases import IN_FLIGHT, LENGTHS, in_flight
+from vtop.server_kinds import registry
+from vtop.session.frame.gpus import counted_of
 from vtop.session.frame.kv import KvAccount
-from vtop.session.history.server_config import SEQS, flag_value
+from vtop.session.history.server_config import flag_value
 
-LENGTHS: Final = 0.05  # mean lengths of what finished may differ by so much: a warm-up, a chance draw
-IN_FLIGHT: Final = 0.10
 _IN_FIELDS: Final = {"c", "rate", "in", "out", "n", "for", "warmup", "seed", "max", "workers", "arrival", "api"}
 _TOLD_OTHERWISE: Final = {"kv-cache-dtype"}  # cache_dtype
 NOT_GIVEN: Final = "not given"  # on a command line that is on record
@@ -61,16 +62,24 @@ def unlike(first: Place, other: Place) -> list[tuple[str, str, str]]:
 def _models(first: Recorded, other: Recorded) -> tuple[str, str]:
     """By the models' shapes where both are on record, as a server calls its model what it likes; else by name."""
     shapes = _shapes(first), _shapes(other)
-    found = shapes if all(shapes) else (_names(first), _names(other))
+    if all(shapes):  # by the numbers that both have: later versions of vtop keep more of them
+        names = {name for shape in shapes[0] for name in shape} & {name for shape in shapes[1] for name in shape}
+        return _said(shapes[0], names), _said(shapes[1], names)
+    found = _names(first), _names(other)
     return found if all(found) else ("", "")
 
 
-def _shapes(of: Recorded) -> str:
+def _shapes(of: Recorded) -> list[dict[str, int | str]]:
+    """Those of all servers; none where one is not on record."""
     known = [server.identity(of.session.end_s) for server in of.session.servers]
     shapes = [one.shape for one in known if one is not None and one.shape]
-    if len(shapes) < len(known):
-        return ""
-    return _joined([", ".join(f"{name} {value}" for name, value in sorted(shape.items())) for shape in shapes])
+    return shapes if len(shapes) == len(known) else []
+
+
+def _said(shapes: list[dict[str, int | str]], names: set[str]) -> str:
+    return _joined(
+        [", ".join(f"{name} {value}" for name, value in sorted(shape.items()) if name in names) for shape in shapes]
+    )
 
 
 def _names(of: Recorded) -> str:
@@ -105,7 +114,7 @@ def _loads(first: Place, other: Place) -> list[tuple[str, str, str]]:
         return [("load", _words(a), _words(b)), ("api", a.api, b.api), ("prompts", _prompts(a), _prompts(b))]
     if any(one is not None and one.shape == "open" for one in (a, b)):
         return []  # what was asked of the other is not known
-    return _apart("requests in flight", _in_flight(first), _in_flight(other), IN_FLIGHT)
+    return _apart("requests in flight", in_flight(first.phase), in_flight(other.phase), IN_FLIGHT)
 
 
 def _words(load: Load) -> str:
@@ -117,14 +126,6 @@ def _words(load: Load) -> str:
 def _prompts(load: Load) -> str:
     """What else was asked for: prefix=256, dataset=NAME."""
     return " ".join(word for word in load.spec.split() if word.partition("=")[0] not in _IN_FIELDS) or "random"
-
-
-def _in_flight(place: Place) -> float | None:
-    own = begun(place)
-    if own is not None:
-        return own.concurrency
-    nominal = place.phase.whole.account.nominal if place.phase.whole is not None else None
-    return nominal.concurrency if nominal is not None else None
 
 
 def _apart(what: str, a: float | None, b: float | None, by: float) -> list[tuple[str, str, str]]:
@@ -173,10 +174,10 @@ def _joined(values: Sequence[str]) -> str:
 
 def _settings(of: Recorded) -> dict[str, str]:
     report, start = of.report, of.session.start
-    devices = counted(report.devices)
+    devices = counted_of(report.devices)
     return {
         "model": _names(of) or units.UNKNOWN,
-        "vLLM": _joined([server.version or units.UNKNOWN for server in report.servers]),
+        kinds(report.servers): _joined([server.version or units.UNKNOWN for server in report.servers]),
         "servers": str(len(report.servers)),
         "engines": str(sum(server.engines for server in report.servers)),
         "max_model_len": _joined([units.count(server.max_model_len) for server in report.servers]),
@@ -198,7 +199,7 @@ def _flags(of: Recorded) -> dict[str, str]:
     for server in of.session.servers:
         track = server.labels.get(Quantity.CACHE_CONFIG)
         for series in (track.at(len(server.t) - 1) or ()) if track is not None else ():
-            for name, value in sorted(vllm.labels(series).items()):
+            for name, value in sorted(labels_of(series).items()):
                 if name not in _NOT_SETTINGS:
                     found.setdefault(name, []).append(value)
     return {name: _joined(values) for name, values in found.items()}
@@ -215,7 +216,11 @@ def _command(of: Recorded, said: Mapping[str, str]) -> dict[str, str]:
             if name.replace("-", "_") not in said and name not in _TOLD_OTHERWISE:
                 found.setdefault(f"--{name}", []).append(flag_value(value))
         for name in started.defaults:
-            limit = started.max_num_seqs if name == SEQS else started.max_num_batched_tokens
+            limit = (
+                started.max_num_seqs
+                if name == registry.of(server.kind).flag_names.max_num_seqs
+                else started.max_num_batched_tokens
+            )
             found.setdefault(f"--{name}", []).append(f"{limit} (default)")
     return {name: _joined(values) for name, values in found.items()}
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from vtop.report.figures import by_phase, kv_by_phase, latency_curves, side_by_side, timelines
 from vtop.report.figures.figure import Figure
-from vtop.report.labels import stem
+from vtop.report.like_phases import beside
 from vtop.report.model import Report
 
 # builder, and what it needs where it finds nothing
@@ -55,12 +54,7 @@ def across(reports: Sequence[Report]) -> list[Figure]:
     """Those that set several recordings side by side."""
     if len(reports) < 2:
         return []
-    named = [
-        (f"{stem(report.file)} {phase.label}", phase.whole)
-        for report in reports
-        for phase in report.phases
-        if phase.whole is not None
-    ]
+    named = [(one.name, one.of) for one in beside(reports)]
     found = [
         side_by_side.across(named),
         side_by_side.three_of(named, "three-recordings") if len(named) > 1 else None,
@@ -68,8 +62,3 @@ def across(reports: Sequence[Report]) -> list[Figure]:
         kv_by_phase.work_of(named, "work-recordings"),
     ]
     return [figure for figure in found if figure is not None and figure.drawn and not figure.single]
-
-
-def unique(figure: Figure, number: int) -> Figure:
-    """The same with a key that no figure of another recording on the scrape has."""
-    return replace(figure, key=f"r{number}-{figure.key}")

@@ -86,7 +86,8 @@ def residents(report: Report) -> Figure | None:
     return Figure(
         key="residents",
         title="Where the requests are: running and waiting, stacked",
-        caption="What runs holds KV blocks; what waits holds a connection and nothing else.",
+        caption="What runs holds KV blocks; what waits holds a connection and nothing else. Both are of one scrape, "
+        "the one of its column with most of them together.",
         alt=f"{_level(report, 'running').capitalize()}, and on top of it {_level(report, 'waiting')}.",
         x_title="time in the session",
         x_kind="time",
@@ -94,8 +95,8 @@ def residents(report: Report) -> Figure | None:
             Panel(
                 "requests",
                 (
-                    Series("running", "running", _over(charts, charts.running), "area"),
-                    Series("waiting", "waiting", _over(charts, charts.waiting), "area"),
+                    Series("running", "running", _over(charts, charts.running_then), "area"),
+                    Series("waiting", "waiting", _over(charts, charts.waiting_then), "area"),
                 ),
                 stacked=True,
             ),
@@ -155,18 +156,18 @@ def staircase(report: Report) -> Figure | None:
     every = report.run.preemptions if report.run is not None else None
     heights = [max(0.0, (every or known) - known) + one for one in accumulate(one.count for one in staircase.events)]
     series = [Series("preemptions so far", "preemption", tuple(zip(times, heights, strict=True)), "step")]
-    if staircase.per_minute is not None:
-        middle, height, slope = fmean(times), fmean(heights), staircase.per_minute / 60
+    if staircase.slope_per_s is not None:
+        middle, height, slope = fmean(times), fmean(heights), staircase.slope_per_s
         line: tuple[Point, ...] = tuple((at, height + slope * (at - middle)) for at in (times[0], times[-1]))
-        series.append(Series(f"{units.number(staircase.per_minute)} a minute", "dim", line, "dashed"))
+        series.append(Series("straight line", "dim", line, "dashed"))
     fit = f" R² of the line is {staircase.straightness:.3f}." if staircase.straightness is not None else ""
     return Figure(
         key="staircase",
         title="The staircase of preemptions",
         caption=f"Each step is a scrape on which requests were put back; the line is the least-squares line.{fit}",
         alt=(
-            f"{units.count(heights[-1])} preemptions from {units.clock(times[0])} to {units.clock(times[-1])}, one "
-            f"every {units.seconds(staircase.interval_mean_s)} on average.{fit}"
+            f"{units.count(heights[-1])} preemptions from {units.clock(times[0])} to {units.clock(times[-1])}; over "
+            f"the run one every {units.seconds(staircase.interval_mean_s)} on average.{fit}"
         ),
         x_title="time in the session",
         x_kind="time",

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 from vtop import units
 from vtop.report.model import Report
-from vtop.report.numbers import counted
+from vtop.server_kinds import registry
+from vtop.session.frame.gpus import counted_of
 from vtop.session.frame.servers import typed
-from vtop.session.history.server_config import BUDGET, SEQS
 
 
 def facts(report: Report) -> tuple[tuple[str, str], ...]:
@@ -39,7 +39,7 @@ def _when(report: Report) -> str:
 def _servers(report: Report) -> str | None:
     found = []
     for one in report.servers:
-        version = f"vLLM {one.version}" if one.version is not None else "version not known"
+        version = f"{registry.of(one.kind).title} {one.version}" if one.version is not None else "version not known"
         engines = f", {one.engines} engines" if one.engines > 1 else ""
         found.append(f"{one.url} ({version}{engines})")
     return "; ".join(found) or None
@@ -59,7 +59,11 @@ def _started(report: Report) -> str | None:
     for one in report.servers:
         if (started := one.started) is None:
             continue
-        limits = {SEQS: started.max_num_seqs, BUDGET: started.max_num_batched_tokens}
+        names = registry.of(one.kind).flag_names
+        limits = {
+            names.max_num_seqs: started.max_num_seqs,
+            names.max_num_batched_tokens: started.max_num_batched_tokens,
+        }
         usual = ", ".join(typed(name, limit) for name in started.defaults if (limit := limits[name]) is not None)
         found.append(started.words + (f" (defaults: {usual})" if usual else ""))
     return "; ".join(dict.fromkeys(found)) or None
@@ -82,7 +86,7 @@ def _pool(report: Report) -> str | None:
 
 
 def _devices(report: Report) -> str | None:
-    devices = counted(report.devices)
+    devices = counted_of(report.devices)
     if not devices:
         return report.gpu_note
     names: dict[str, int] = {}

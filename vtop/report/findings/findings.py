@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from vtop import units
-from vtop.report.labels import levels_of, percentile_words, ttft_words
+from vtop.report.labels import kinds, levels_of, percentile_words, ttft_words
 from vtop.report.model import Phase, Report
 from vtop.report.numbers import Numbers
 from vtop.session.bottleneck.verdict import STILL_S
@@ -146,9 +146,9 @@ def preempted(report: Report) -> Finding | None:
     if staircase.freed_mean_tokens is not None:
         said += f"; each freed {units.count(staircase.freed_mean_tokens)} tokens"
     said += ": a steady cycle." if staircase.steady else "."
-    evidence = [f"num_preemptions_total over {units.clock(run.seconds)}"]
+    evidence = [f"num_preemptions_total over {units.clock(run.seconds)}: {units.number(staircase.per_minute)} a minute"]
     if staircase.straightness is not None:
-        evidence.append(f"{units.number(staircase.per_minute)} a minute, R² {staircase.straightness:.3f}")
+        evidence.append(f"R² of the staircase {staircase.straightness:.3f}")
     if staircase.trigger_low_ratio is not None:
         evidence.append(f"lowest trigger {units.percent(staircase.trigger_low_ratio)}")
     return Finding("preempted", said, tuple(evidence))
@@ -161,8 +161,8 @@ def recomputed(report: Report) -> Finding | None:
         return None
     of = run.recompute
     about = "About " if of.estimate else ""
-    said = f"{about}{units.count(of.since_start)} tokens were run through the model again, "
-    said += f"{units.percent(of.since_start_ratio)} more than the answers needed"
+    said = f"{about}{units.count(of.tokens)} tokens were run through the model again, "
+    said += f"{units.percent(of.ratio)} more than the answers needed"
     if of.per_preemption is not None:
         said += f": {units.count(of.per_preemption)} a preemption"
     if of.time_ratio is not None:
@@ -171,10 +171,10 @@ def recomputed(report: Report) -> Finding | None:
     evidence = [f"by {of.method}"]
     if of.executed_tokens is not None:
         there = f"{units.count(of.executed_tokens)} executed, {units.count(of.least_tokens)} needed"
-        evidence.append(f"since the recording began; {there} in {units.clock(run.seconds)} of requests")
+        evidence.append(f"{there} in {units.clock(run.seconds)} of requests")
     for name, other in (("FLOPs", of.by_flops_tokens), ("released KV", of.by_kv_tokens)):
         if other is not None and not of.estimate:
-            evidence.append(f"{units.count(other)} by {name}")
+            evidence.append(f"since the recording began {units.count(of.since_start)}, by {name} {units.count(other)}")
     return Finding("recomputed", said + ".", tuple(evidence))
 
 
@@ -246,7 +246,7 @@ def powered(report: Report) -> Finding | None:
     said = f"The power limit of {limit} held the clock down in {units.percent(capped)} of the readings{where}"
     if not capped:
         said = f"Power stood within 3 % of its limit of {limit} in {units.percent(share)} of the readings{where}"
-    said += f" (mean {units.watts(of.power_w.mean)}), which no metric of vLLM shows."
+    said += f" (mean {units.watts(of.power_w.mean)}), which no metric of {kinds(report.servers)} shows."
     return Finding("powered", said, (f"{of.power_w.n:,} readings of the steady part", at(phase, of)))
 
 

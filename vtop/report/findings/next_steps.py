@@ -9,6 +9,7 @@ import shlex
 from dataclasses import dataclass
 
 from vtop.report.model import Phase, Report
+from vtop.server_kinds import registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,9 @@ def steps(report: Report) -> tuple[Step, ...]:
     if run is not None and run.recompute.missing_flag is not None and run.preemptions:
         flag = run.recompute.missing_flag
         why = "it counts the bytes that the engine writes, which tells recomputed tokens exactly"
-        tried.append(Step(flag, why, ("run",), ("requests were preempted",), (f"vllm serve … {flag}", *_again(report))))
+        found_by = [registry.of(one.kind).suggest.count_work() for one in report.servers]
+        commands = tuple(dict.fromkeys(one.command for one in found_by if one is not None and one.command is not None))
+        tried.append(Step(flag, why, ("run",), ("requests were preempted",), (*commands, *_again(report))))
     return tuple(tried)
 
 

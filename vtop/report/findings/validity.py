@@ -14,9 +14,9 @@ from vtop import units
 from vtop.report.model import Phase, Report
 from vtop.report.numbers import Numbers
 from vtop.samples import samples_needed
+from vtop.session.load.client_ttft import FOREIGN_SHARE
 
 WARM: Final = 0.01  # of the prompt tokens found in the prefix cache
-FOREIGN: Final = 0.02  # of the finished requests
 ENOUGH_SCRAPES: Final = 10  # in a steady part
 NO_SCRAPE: Final = "There is no scrape: what the server says of itself is not known."
 SLOW: Final = 0.1  # of the interval: an error of the sampling beyond it
@@ -116,10 +116,11 @@ def foreign(report: Report) -> Check:
     found = [
         f"{phase.label}: {units.count(own.foreign)} of {units.count(of.finished)} finished requests are not vtop's"
         for phase, of, own in known
-        if own is not None and own.foreign > max(1.0, FOREIGN * (of.finished or 0.0))
+        if own is not None and own.foreign > 0
     ]
+    many = any(own.foreign > FOREIGN_SHARE * (of.finished or 0.0) for _, of, own in known if own is not None)
     if found:
-        return Check("foreign traffic", "doubt", "; ".join(found) + ".")
+        return Check("foreign traffic", "doubt" if many else "fine", "; ".join(found) + ".")
     return Check("foreign traffic", "fine", "The server finished no requests but vtop's.")
 
 

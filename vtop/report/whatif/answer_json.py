@@ -13,6 +13,8 @@ from vtop.engine.fit.profile import Profile
 from vtop.engine.runs.measured import Measured
 from vtop.engine.whatif.flag_search import Search
 from vtop.engine.whatif.whatif import Row, WhatIf
+from vtop.report.prices import Priced
+from vtop.report.render.json import rounded
 
 
 def json(file: str, profile: Profile, answers: Sequence[WhatIf | Search], taken: Sequence[str]) -> bytes:
@@ -26,6 +28,21 @@ def json(file: str, profile: Profile, answers: Sequence[WhatIf | Search], taken:
     return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
 
 
+def prices_json(file: str, profile: Profile, priced: Priced, taken: Sequence[str]) -> bytes:
+    """The price of each limit, of each load: changes as shares of the value, with their 90 % intervals."""
+    content = {
+        "file": file,
+        "profile": {"name": profile.name, "origin": profile.origin},
+        "taken": list(taken),
+        "missing": list(priced.missing),
+        "runs": [
+            rounded(asdict(one)) | {"binds": one.binding.limit if one.binding is not None else None}
+            for one in priced.prices
+        ],
+    }
+    return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
+
+
 def _json(answer: WhatIf | Search) -> dict[str, Any]:
     load = answer.run.load
     found: dict[str, Any] = {
@@ -34,7 +51,7 @@ def _json(answer: WhatIf | Search) -> dict[str, Any]:
         "concurrency": load.concurrency,
         "recorded_flags": _flags_json(answer.run.flags),
         "flags_from": dict(answer.run.whence),
-        "pace": asdict(answer.pace),
+        "host_factors": asdict(answer.factors),
         "remarks": list(answer.remarks),
     }
     if isinstance(answer, WhatIf):
@@ -76,6 +93,8 @@ def _row_json(row: Row) -> dict[str, Any]:
         "simulated": row.before,
         "error_ratio": row.error_ratio,
         "predicted": row.after,
+        "low": row.interval.low if row.interval is not None else None,
+        "high": row.interval.high if row.interval is not None else None,
         "difference": row.difference,
         "doubt": row.doubt,
         "verdict": row.verdict,

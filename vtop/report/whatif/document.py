@@ -7,15 +7,17 @@ from typing import Final
 
 from vtop import units
 from vtop.engine.core.flags import Flags
-from vtop.engine.fit.calibration import AS_FITTED, Pace
+from vtop.engine.fit.calibration import AS_FITTED, HostFactors
 from vtop.engine.fit.profile import Profile
 from vtop.engine.runs.measured import NUMBERS
 from vtop.engine.runs.replay import Load
 from vtop.engine.runs.runs import RECORDED, USUAL, Run
 from vtop.engine.whatif.flag_search import Search, Tried
-from vtop.engine.whatif.whatif import Row, WhatIf, changes
+from vtop.engine.whatif.simulation import Simulated, changes
+from vtop.engine.whatif.whatif import Row, WhatIf
 from vtop.report.compare import words
 from vtop.report.compare.parts import Difference, NumberPart
+from vtop.report.prices import Priced, blocks
 from vtop.report.render.document import Block, Document, Facts, Finding, Findings, Section, Table, Text
 from vtop.session.frame.servers import typed
 
@@ -34,16 +36,20 @@ COLUMNS: Final = (
     "kv_ratio",
     "preemptions",
 )
-EXPLAINED: Final = (
-    "± is the model's own error: the larger of its error on this recording and its usual one, or what another seed "
-    "changes, or of a count its square root; a difference within it is none."
+INTERVALS: Final = (
+    "In 90 %: where the number may lie, by simulations of plausible servers (host, GPU, drift, chance) and the model's "
+    "own error. ± is of the difference, both sides simulated on the same servers; a difference within it is none."
+)
+PAIRED: Final = (
+    "Means over plausible servers (host, GPU, drift, chance), the same for every row; rows that these do not tell from "
+    "the best are as good."
 )
 
 
 def simulated_s(answer: Answer) -> float:
     """Seconds of virtual time behind it."""
     if isinstance(answer, WhatIf):
-        sides = [answer.alone, answer.before, answer.after]
+        sides: list[Simulated] = [answer.alone, answer.before, answer.after, *(answer.drawn or ())]
     else:
         sides = [answer.recorded, *(one.simulated for one in answer.tried if one.simulated is not None)]
     return sum(side.span_s for side in {id(side): side for side in sides}.values())
@@ -54,11 +60,22 @@ def document(file: str, profile: Profile, answers: Sequence[Answer], taken: Sequ
     asked = _title(answers[0])
     sections = [Section("what", "What was simulated", 2, (Facts(_facts(profile, answers, taken)),))]
     for at, answer in enumerate(answers, 1):
-        said = " ".join(filter(None, (_load(answer.run.load), _pace(answer.pace))))
+        said = " ".join(filter(None, (_load(answer.run.load), _host_factors(answer.factors))))
         sections.append(Section(f"run{at}", answer.run.name, 2, (Text(said),)))
         made = _answer(at, answer) if isinstance(answer, WhatIf) else _search(at, answer)
         sections += [section for section in made if section.blocks]
     return Document(f"vtop whatif {file}{f': {asked}' if asked else ''}", tuple(sections))
+
+
+def prices_document(file: str, profile: Profile, priced: Priced, taken: Sequence[str]) -> Document:
+    """The price of each limit. `taken`: flags that are not on record and were taken for granted."""
+    pairs = [("timing", f"{profile.name}: {profile.origin}")]
+    if taken:
+        pairs.append(("not on record", f"taken: {', '.join(taken)}"))
+    what = Section("what", "What was simulated", 2, (Facts(tuple(pairs)),))
+    return Document(
+        f"vtop whatif {file}: the price of each limit", (what, Section("prices", "Prices", 2, blocks(priced)))
+    )
 
 
 def _title(answer: Answer) -> str:
@@ -101,12 +118,12 @@ def _load(load: Load) -> str:
     return f"{said} within {units.seconds(over_s)}, as they came."
 
 
-def _pace(pace: Pace) -> str:
-    if pace == AS_FITTED:
+def _host_factors(factors: HostFactors) -> str:
+    if factors == AS_FITTED:
         return ""
     return (
-        f"Its host took {pace.launch:.2f} × as long to launch a step without a graph as the profile's, its GPU "
-        f"{pace.gpu:.3f} × as long for its work: found in this recording, and kept for other flags."
+        f"Its host took {factors.launch:.2f} × as long to launch a step without a graph as the profile's, its GPU "
+        f"{factors.gpu:.3f} × as long for its work: found in this recording, and kept for other flags."
     )
 
 
@@ -120,15 +137,20 @@ def _span(values: Sequence[int]) -> str:
 
 def _answer(at: int, answer: WhatIf) -> list[Section]:
     rows = answer.rows
-    at_its_pace = answer.pace != AS_FITTED
+    has_factors = answer.factors != AS_FITTED
     error = Table(
         "How far off the model is",
-        ("", "recorded", *(("profile alone", "error", "at its pace") if at_its_pace else ("simulated",)), "error"),
+        (
+            "",
+            "recorded",
+            *(("profile alone", "error", "with host factors") if has_factors else ("simulated",)),
+            "error",
+        ),
         tuple(
             (
                 row.number.label,
                 _value(row, row.recorded),
-                *((_value(row, row.alone), _error(row, row.alone_error, row.alone_ratio)) if at_its_pace else ()),
+                *((_value(row, row.alone), _error(row, row.alone_error, row.alone_ratio)) if has_factors else ()),
                 _value(row, row.before),
                 _error(row, row.error, row.error_ratio),
             )
@@ -143,10 +165,10 @@ def _answer(at: int, answer: WhatIf) -> list[Section]:
         blocks.append(
             Table(
                 asked,
-                ("", "simulated as it was", "with the flags", "difference", "± in %", ""),
+                ("", "as it was", "with the flags", "in 90 %", "difference", "± in %", ""),
                 tuple(_difference(row) for row in rows if row.before is not None),
-                (EXPLAINED,),
-                words=(0, 5),
+                (INTERVALS,),
+                words=(0, 6),
             )
         )
     sections.append(Section(f"flags{at}", f"With {asked}", 3, tuple(blocks)))
@@ -171,10 +193,18 @@ def _difference(row: Row) -> tuple[str, ...]:
         row.number.label,
         before,
         after,
+        _between(row),
         words.change(part, of),
         words.relative(part, of),
         row.verdict,
     )
+
+
+def _between(row: Row) -> str:
+    if row.interval is None:
+        return units.UNKNOWN
+    low, high = _value(row, row.interval.low), _value(row, row.interval.high)
+    return low if low == high else f"{low} – {high}"
 
 
 def _parts(row: Row) -> tuple[NumberPart, Difference]:
@@ -249,7 +279,7 @@ def _search(at: int, answer: Search) -> list[Section]:
                 for one in answer.tried
             ),
         ),
-        (criterion, EXPLAINED.replace("a difference within it is none", "rows within it of the best are as good")),
+        (criterion, PAIRED),
         words=(len(columns) + 1,),
     )
     said = Findings((Finding(_best(answer, best), (criterion,)),))

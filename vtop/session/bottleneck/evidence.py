@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.frame.verdict import Pressure
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import ScrapeRange, Window
@@ -68,7 +68,7 @@ def _of(number: int, one: ScrapeRange, needed: float, whole: bool, told: int | N
     taken = [count for at in here if (count := running[at]) is not None]
     known_running, known_kv = ([value for value in values if value is not None] for values in (running, kv))
     most = told or max(taken, default=0.0)
-    preempted = _grown(server, Quantity.PREEMPTIONS, one)
+    preempted = server.grown(Quantity.PREEMPTIONS, one.first, one.last)
     return Pressure(
         server=number,
         scrapes=len(scrapes),
@@ -102,29 +102,18 @@ def _outside(number: int, one: ScrapeRange, load: LoadHistory) -> float | None:
     shares = []
     for scrape in range(one.first, one.last + 1):
         in_flight = load.in_flight_at(number, one.server.at_s[scrape])
-        running, waiting = (_at(one.server, quantity, scrape) for quantity in (Quantity.RUNNING, Quantity.WAITING))
+        running, waiting = (one.server.value(quantity, scrape) for quantity in (Quantity.RUNNING, Quantity.WAITING))
         if in_flight >= MANY and running is not None and waiting is not None:
             shares.append(max(0.0, 1 - (running + waiting) / in_flight))
     return median(shares) if len(shares) >= 5 else None
 
 
-def _at(server: ServerHistory, quantity: Quantity, scrape: int) -> float | None:
-    track = server.total(quantity)
-    return track.at(scrape) if track is not None else None
-
-
 def _on(server: ServerHistory, quantity: Quantity, scrapes: range) -> list[float | None]:
-    return [_at(server, quantity, scrape) for scrape in scrapes]
-
-
-def _grown(server: ServerHistory, quantity: Quantity, one: ScrapeRange) -> float | None:
-    track = server.total(quantity)
-    return track.grown(one.first, one.last) if track is not None else None
+    return [server.value(quantity, scrape) for scrape in scrapes]
 
 
 def _at_work(one: ScrapeRange, scrape: int) -> bool:
-    tracks = (one.server.total(quantity) for quantity in (Quantity.RUNNING, Quantity.WAITING))
-    return any(track is not None and track.at(scrape) for track in tracks)
+    return any(one.server.value(quantity, scrape) for quantity in (Quantity.RUNNING, Quantity.WAITING))
 
 
 def _idle(one: ScrapeRange, scrapes: int) -> bool:
@@ -162,18 +151,15 @@ def _still_s(one: ScrapeRange) -> float | None:
 
 def _cpu_ratio(one: ScrapeRange) -> float | None:
     """CPU seconds of the API server's process per second; None where it is not exported (several API servers)."""
-    used = _grown(one.server, Quantity.PROCESS_CPU, one)
+    used = one.server.grown(Quantity.PROCESS_CPU, one.first, one.last)
     return used / one.counted_s if used is not None and one.counted_s > 0 else None
 
 
 def _asleep(one: ScrapeRange) -> bool:
-    awake = one.server.total(Quantity.SLEEPING, "awake")
-    return awake is not None and awake.at(one.last) == 0
+    return one.server.value(Quantity.SLEEPING, one.last, "awake") == 0
 
 
 def _deferred(one: ScrapeRange) -> float | None:
-    waiting = one.server.total(Quantity.WAITING)
-    deferred = one.server.total(Quantity.WAITING_BY_REASON, "deferred")
-    now = waiting.at(one.last) if waiting is not None else None
-    held = deferred.at(one.last) if deferred is not None else None
+    now = one.server.value(Quantity.WAITING, one.last)
+    held = one.server.value(Quantity.WAITING_BY_REASON, one.last, "deferred")
     return min(1.0, held / now) if now and held is not None else None

@@ -23,11 +23,13 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from vtop import units
-from vtop.session.bottleneck import suggestions
-from vtop.session.bottleneck.suggestions import Hint
+from vtop.recording.events import FlagValue
+from vtop.server_kinds import registry
+from vtop.server_kinds.kind import Hint, ServerKind, Suggestions
 from vtop.session.frame.frame import Frame
-from vtop.session.frame.servers import FlagValue
+from vtop.session.frame.gpus import counted_of
 from vtop.session.frame.verdict import Pressure, Verdict
+from vtop.session.frame.vocabulary import StatusKind, VerdictLimit
 
 MOSTLY: Final = 0.5  # of the scrapes with waiting requests
 AT_LIMIT: Final = 0.7
@@ -40,13 +42,13 @@ FEW: Final = 5  # scrapes
 MOSTLY_FULL: Final = 0.85  # of the pool
 WASTED: Final = 0.1  # of the time
 SLOWED: Final = 0.98  # of the maximum clock
-_WORDS: Final = {  # of a status that leaves nothing to judge
+_WORDS: Final[dict[StatusKind, VerdictLimit]] = {  # of a status that leaves nothing to judge
     "waiting": "waiting",
     "down": "stale",
     "unhealthy": "stale",
     "blind": "unknown",
 }
-TITLES: Final = {
+TITLES: Final[dict[VerdictLimit, str]] = {
     "kv": "KV POOL BINDS",
     "max-num-seqs": "MAX-NUM-SEQS BINDS",
     "token-budget": "TOKEN BUDGET BINDS",
@@ -77,7 +79,7 @@ def verdict(frame: Frame) -> Verdict:
 
 
 def unread(frame: Frame) -> Verdict | None:
-    """There is no scrape, an old one, one of a dead engine or one without vLLM's series."""
+    """There is no scrape, an old one, one of a dead engine or one without series of its kind."""
     kind, said = frame.status.kind, frame.status.sentence
     return _says(_WORDS[kind], [said.removeprefix(kind).lstrip(": ")]) if kind in _WORDS else None
 
@@ -122,7 +124,7 @@ def frontend(frame: Frame) -> Verdict | None:
     if frame.ttft.frontend_s is not None:
         said.append(f"frontend {units.seconds(frame.ttft.frontend_s)} of a TTFT of {units.seconds(frame.ttft.total_s)}")
     why = "another API server process takes its share of the tokenisation and streaming"
-    return _says("frontend", said, suggestions.more_api_servers(_flags(frame, at)), why)
+    return _says("frontend", said, _try(frame, at).more_api_servers(_flags(frame, at)), why)
 
 
 def unadmitted(frame: Frame) -> Verdict | None:
@@ -134,7 +136,7 @@ def unadmitted(frame: Frame) -> Verdict | None:
     if frame.ttft.frontend_s is not None:
         said.append(f"frontend {units.seconds(frame.ttft.frontend_s)} of a TTFT of {units.seconds(frame.ttft.total_s)}")
     why = "requests wait before the engine: tokenisation, IPC or HTTP"
-    return _says("frontend", said, suggestions.more_api_servers(_flags(frame, at)), why)
+    return _says("frontend", said, _try(frame, at).more_api_servers(_flags(frame, at)), why)
 
 
 def deferred(frame: Frame) -> Verdict | None:
@@ -170,17 +172,17 @@ def kv(frame: Frame) -> Verdict | None:
     if at.preemptions:
         said.append(f"{_many(at.preemptions, 'preemption')} in {units.seconds(at.seconds)}")
     if account.oversubscription is not None and account.oversubscription > 1:
-        said.append(f"asked for {account.oversubscription:.1f} × the pool")
+        said.append(f"demand {account.oversubscription:.1f} × the pool")
     fits, wasted = account.predicted_residents, frame.recompute.time_ratio
     fewer = at.max_num_seqs is None or (fits is not None and at.max_num_seqs > fits)
     if at.preemptions and fits is not None and fits >= 1 and fewer and wasted is not None and wasted >= WASTED:
         why = f"recomputing takes {units.percent(wasted)} of the time, and {fits:.1f} requests of this length fit"
-        return _says("kv", said, suggestions.max_num_seqs(max(1, math.floor(fits / _engines(frame, at)))), why)
+        return _says("kv", said, _try(frame, at).max_num_seqs(max(1, math.floor(fits / _engines(frame, at)))), why)
     cost = (
         f"; recomputing takes only {units.percent(wasted)} of the time" if at.preemptions and wasted is not None else ""
     )
     why = f"in a larger pool more requests would reside, and throughput goes with them{cost}"
-    return _says("kv", said, suggestions.larger_pool(_flags(frame, at)), why)
+    return _says("kv", said, _try(frame, at).larger_pool(_flags(frame, at)), why)
 
 
 def max_num_seqs(frame: Frame) -> Verdict | None:
@@ -198,7 +200,7 @@ def max_num_seqs(frame: Frame) -> Verdict | None:
         return None  # the load itself asks for no more
     said = [
         f"running stands at {units.count(limit)}"
-        + (", the limit of max-num-seqs" if at.max_num_seqs is not None else ""),
+        + (f", the limit of {_kind(frame, at).flag_names.max_num_seqs}" if at.max_num_seqs is not None else ""),
         f"{units.count(at.waiting_median)} waiting",
         _kv_range(at),
     ]
@@ -208,7 +210,7 @@ def max_num_seqs(frame: Frame) -> Verdict | None:
     if more * engines <= limit:
         return _says("max-num-seqs", said)
     why = "the pool has room for more at once" + (f": {fits:.0f} of this length" if fits is not None else "")
-    return _says("max-num-seqs", said, suggestions.max_num_seqs(more), why)
+    return _says("max-num-seqs", said, _try(frame, at).max_num_seqs(more), why)
 
 
 def token_budget(frame: Frame) -> Verdict | None:
@@ -235,7 +237,7 @@ def token_budget(frame: Frame) -> Verdict | None:
     )
     started = frame.servers[at.server].started
     return _says(
-        "token-budget", said, suggestions.other_budget(started.max_num_batched_tokens if started else None), why
+        "token-budget", said, _try(frame, at).other_budget(started.max_num_batched_tokens if started else None), why
     )
 
 
@@ -244,9 +246,8 @@ def power(frame: Frame) -> Verdict | None:
     at, energy, gpus = frame.pressure, frame.energy, frame.gpus
     if at is None or at.scrapes < FEW or at.running_share < MOSTLY or not gpus.local or gpus.power_limit_w is None:
         return None
-    highs = [
-        device.power.high for device in gpus.devices if device.power.high is not None and device.serving is not False
-    ]
+    devices = counted_of(gpus.devices)
+    highs = [device.power.high for device in devices if device.power.high is not None]
     capped, high_w = dict(energy.throttle).get("power cap", 0.0), sum(highs)
     at_limit = (energy.near_limit_share or 0.0) >= POWERED
     if not at_limit and not (capped >= POWERED and high_w >= HOT * gpus.power_limit_w):
@@ -254,7 +255,7 @@ def power(frame: Frame) -> Verdict | None:
     said = [f"up to {units.watts(high_w)} of {units.watts(gpus.power_limit_w)}"]
     if capped:
         said.append(f"power cap in {units.whole_percent(capped)} of the readings")
-    clocks = [(device.sm_mhz, device.sm_max_mhz) for device in gpus.devices if device.sm_mhz and device.sm_max_mhz]
+    clocks = [(device.sm_mhz, device.sm_max_mhz) for device in devices if device.sm_mhz and device.sm_max_mhz]
     if clocks:
         now, most = min(clocks)
         if now < SLOWED * most:
@@ -309,10 +310,20 @@ def _flags(frame: Frame, at: Pressure) -> Mapping[str, FlagValue]:
     return started.flags if started is not None else {}
 
 
+def _kind(frame: Frame, at: Pressure) -> ServerKind:
+    """Of the same server."""
+    return registry.of(frame.servers[at.server].kind)
+
+
+def _try(frame: Frame, at: Pressure) -> Suggestions:
+    """What that kind has against a limit."""
+    return _kind(frame, at).suggest
+
+
 def _engines(frame: Frame, at: Pressure) -> int:
     return max(1, frame.servers[at.server].engines)
 
 
-def _says(limit: str, evidence: list[str], tried: Hint | None = None, why: str | None = None) -> Verdict:
+def _says(limit: VerdictLimit, evidence: list[str], tried: Hint | None = None, why: str | None = None) -> Verdict:
     flag, command = (tried.flag, tried.command) if tried is not None else (None, None)
     return Verdict(limit, " · ".join(evidence), tuple(evidence), flag, why, command)

@@ -17,7 +17,7 @@ from vtop.session.frame.requests import Preemption, Queueing, Requests, Staircas
 from vtop.session.frame.servers import EnginePart, ServerPart, Status
 from vtop.session.frame.tokens import Iteration, PrefixCache, Recompute, TokenFlops, WallClock
 from vtop.session.frame.ttft import Growth, OwnTtft, Ttft
-from vtop.session.frame.values import Count
+from vtop.session.frame.values import Count, Throughput
 from vtop.session.frame.verdict import Pressure, Verdict
 
 
@@ -56,7 +56,8 @@ class Frame:
     event_log: tuple[LoggedEvent, ...]  # newest last
     charts: Charts
     load: LoadPart | None = None  # vtop's own
-    staircase: Staircase = Staircase()  # noqa: RUF009 - these are frozen
+    throughput: Throughput = Throughput()  # noqa: RUF009 - these are frozen
+    staircase: Staircase = Staircase()  # noqa: RUF009
     recompute: Recompute = Recompute()  # noqa: RUF009
     roofline: Roofline = Roofline()  # noqa: RUF009
     account: KvAccount = KvAccount()  # noqa: RUF009

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
+from vtop.recording.vocabulary import PowerKind
 from vtop.session.frame.values import Gauge
+from vtop.session.frame.vocabulary import EnergySource
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,7 +24,7 @@ class GpuPart:
     mem_used_bytes: int | None
     mem_total_bytes: int | None
     power: Gauge
-    power_kind: str | None
+    power_kind: PowerKind | None
     power_limit_w: float | None
     energy_j: float | None  # in the window
     temp_c: float | None
@@ -44,6 +48,20 @@ class Gpus:
     age_s: float | None
 
 
+class _Gpu(Protocol):
+    @property
+    def serving(self) -> bool | None: ...
+
+
+_AnyGpu = TypeVar("_AnyGpu", bound=_Gpu)
+
+
+def counted_of(gpus: Sequence[_AnyGpu]) -> Sequence[_AnyGpu]:
+    """Those that power, energy, clocks and names are about: the GPUs in use by a watched server where NVML tells of
+    any, else all of the host. One whose processes cannot be listed (serving: None) counts only in the second case."""
+    return [gpu for gpu in gpus if gpu.serving] or gpus
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Roofline:
     """What the counters of --enable-mfu-metrics say of the arithmetic, per GPU, over the window (roofline.py)."""
@@ -63,7 +81,7 @@ class Energy:
     """Joules over the window, of the GPUs counted (energy.py)."""
 
     joules: float | None = None
-    source: str | None = None  # "the GPUs' energy counters", "power integrated over the readings"
+    source: EnergySource | None = None
     per_output_token_j: float | None = None
     per_token_j: float | None = None  # prompt and output
     idle_w: float | None = None  # lowest power seen while nothing ran, in the session so far

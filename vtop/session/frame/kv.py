@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vtop.session.frame.values import Gauge
+from vtop.session.frame.vocabulary import LengthsFrom
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +51,7 @@ class KvAccount:
 
     input_tokens: float | None = None  # mean of a request
     output_tokens: float | None = None
-    lengths_from: str | None = None  # "the load's spec", "finished requests"
+    lengths_from: LengthsFrom | None = None
     nominal: Expectation | None = None  # for what the clients keep in flight
     effective: Expectation | None = None  # for what really runs
     asked_tokens: float | None = None  # nominal x (in + out)

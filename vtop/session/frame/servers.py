@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-FlagValue = int | float | bool | str
+from vtop.recording.events import DEFAULT_KIND, FlagValue
+from vtop.session.frame.vocabulary import StatusKind
 
 
 def typed(name: str, value: FlagValue) -> str:
@@ -16,7 +17,7 @@ def typed(name: str, value: FlagValue) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StartedWith:
-    """A server's command. The two limits are those on the command line, or vLLM's defaults; None: not known."""
+    """A server's command. The two limits are those on the command line, or its kind's defaults; None: not known."""
 
     command: str  # vllm serve
     flags: dict[str, FlagValue]  # by name, without dashes in front
@@ -32,12 +33,24 @@ class StartedWith:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Status:
-    """The one thing to know about the data. kind: waiting, down, unhealthy, blind, frozen, idle, busy."""
+    """The one thing to know about the data."""
 
-    kind: str
+    kind: StatusKind
     sentence: str
     server: int = 0
     fresh: bool = True  # False: what is shown is old
+    absent: str | None = None  # of several servers those that do not answer, while others do: 1 of 2 down: :8302
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServerLoad:
+    """What one of several servers does: now, and over the window."""
+
+    running: float | None
+    waiting: float | None
+    kv_used_ratio: float | None  # of its fullest engine
+    generation_per_s: float | None  # over the window
+    ttft_s: float | None  # mean of the first tokens of the window
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,6 +75,8 @@ class ServerPart:
     engines: int
     note: str | None = None
     started: StartedWith | None = None  # its command, where vtop could see that
+    kind: str = DEFAULT_KIND  # of server: a name of server_kinds/registry.py
+    load: ServerLoad | None = None  # where several are watched and this one answers
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""A gauge and a counter over the window: the two kinds of number that other parts of a frame are made of."""
+"""A gauge, a counter and a throughput over the window: the kinds of number that a frame's other parts are made of."""
 
 from __future__ import annotations
 
@@ -24,3 +24,13 @@ class Count:
     in_window: float | None
     per_s: float | None
     since_start: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Throughput:
+    """What was done a second while requests were in the engine (history/busy.py); of several servers the sum."""
+
+    busy_s: float | None = None  # seconds in which requests were in the engine; of several servers the most
+    output_per_s: float | None = None  # generated tokens
+    prompt_per_s: float | None = None
+    finished_per_s: float | None = None  # requests

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vtop.metrics.vllm import Quantity as Q
+from vtop.metrics.quantity import Quantity as Q
 from vtop.session.glossary.number import Number
 
 KV = (
@@ -21,8 +21,9 @@ KV = (
         "kv.used_tokens",
         "tokens",
         (Q.KV_USED, Q.CACHE_CONFIG),
-        "mean use of the engines × pool; room is the rest of the pool",
+        "mean use of the engines × pool; free is the rest of the pool",
         "an upper bound: a block with one token in it counts as a block",
+        also=("kv.room_tokens",),
     ),
     Number(
         "kv",
@@ -33,6 +34,7 @@ KV = (
         "in and out of a request: as vtop's own load asks, where those are exact and nobody else is served; else "
         "the means of the requests that finished; all of the account is about the window since the latest restart, and "
         "since vtop's own load began or was changed by hand; of another's load, since running + waiting last doubled",
+        also=("account.output_tokens",),
     ),
     Number(
         "kv",
@@ -56,7 +58,7 @@ KV = (
     ),
     Number(
         "kv",
-        "oversubscribed",
+        "demand",
         "account.oversubscription",
         "×",
         (Q.RUNNING, Q.WAITING, Q.CACHE_CONFIG),
@@ -69,6 +71,7 @@ KV = (
         "requests",
         (Q.CACHE_CONFIG, Q.REQUEST_PROMPT_TOKENS, Q.REQUEST_GENERATION_TOKENS),
         "pool ÷ (in + out), beside the median of running",
+        also=("account.measured_residents",),
     ),
     Number(
         "kv",
@@ -76,7 +79,7 @@ KV = (
         "account.full_in_s",
         "s",
         (Q.KV_USED, Q.CACHE_CONFIG),
-        "room ÷ growth of the tokens in use since they last fell (on fewer than 3 scrapes: over the last 10 s); "
+        "free tokens ÷ growth of the tokens in use since they last fell (on fewer than 3 scrapes: over the last 10 s); "
         "none while they do not grow",
         "growth is by whole blocks, and an admission grows it by a prompt at once",
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vtop.metrics.vllm import Quantity as Q
+from vtop.metrics.quantity import Quantity as Q
 from vtop.session.glossary.number import Number
 
 LOAD = (
@@ -44,7 +44,7 @@ LOAD = (
     Number(
         "load",
         "p50 … p99.99",
-        "load.ttft.p99_s",
+        "load.itl.p99_s",
         "s",
         (),
         "nearest rank over all requests, failed and unfinished ones as longer than everything (∞)",
@@ -62,7 +62,39 @@ LOAD = (
     ),
     Number(
         "load",
-        "kept",
+        "client",
+        "load.cpu_ratio",
+        "%",
+        (),
+        "CPU time of the load's processes ÷ time, of one core; event-loop delay: the worst lateness of its event "
+        "loop in the last second",
+        also=("load.lag_s",),
+    ),
+    Number(
+        "load",
+        "requests",
+        "load.done",
+        "requests",
+        (),
+        "of the phase, warm-up left out but in flight: sent, in flight, with a first token (answering), done, failed, "
+        "broken off by vtop (unfinished), and how many are planned or what time is left",
+        also=(
+            "load.failed",
+            "load.sent",
+            "load.unfinished",
+            "load.in_flight",
+            "load.answering",
+            "load.planned",
+            "load.progress_ratio",
+            "load.left_s",
+            "load.concurrency",
+            "load.output_tokens",
+            "load.wrong_length",
+        ),
+    ),
+    Number(
+        "load",
+        "within SLO",
         "load.slo",
         "%",
         (),
@@ -76,21 +108,25 @@ LOAD = (
         "tokens/s",
         (),
         "closed loop: output tokens of requests that ended between the middle of the first round and that of the last "
-        "before no more were sent ÷ that time, a round being as many as are in flight; else (open loop, changed by "
-        "hand, fewer than 3 rounds) tokens that came between the end of the warm-up and the last sending ÷ that time, "
-        "in slices of 0.1 s; given once the phase has ended",
-        "ramp and drain are left out; tokens of failed requests count; a generator that divides all tokens by all the "
-        "time says less, the shorter the run the more so",
+        "before no more were sent ÷ that time, a round being as many as are in flight; of fewer than 3 rounds (and all "
+        "answered) all tokens ÷ the time from the first request sent to the last token; else (open loop, changed by "
+        "hand) tokens that came between the end of the warm-up and the last sending ÷ that time, in slices of 0.1 s; "
+        "given once the phase has ended",
+        "ramp and drain are left out where output_over is not `all`; there tokens of failed requests count; a "
+        "generator that divides all tokens by all the time (whole_output_per_s) says less, more so of a short run",
+        also=("load.output_over", "load.whole_output_per_s"),
     ),
     Number(
         "load",
         "from the prefix cache",
         "load.prefix_hit_tokens",
         "tokens",
-        (Q.PREFIX_HITS,),
-        "growth of the server's hit counter from the scrape before the phase to the one after it",
+        (Q.PROMPT_TOKENS_BY_SOURCE, Q.PREFIX_HITS),
+        "growth of the server's prompt tokens from a cache (before vLLM 0.16 of its hit counter) from the scrape "
+        "before the phase to the one after it",
         "vtop's prompts meet no other run's: hits are those of prefix=, of other traffic, or of preempted requests "
         "that met their own blocks",
+        also=("load.cached_tokens",),
     ),
     Number("load", "goodput", "load.slo.good_per_s", "requests/s", (), "requests that kept every bound ÷ time so far"),
 )

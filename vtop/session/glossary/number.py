@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vtop.metrics import vllm
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
+from vtop.server_kinds import registry
+from vtop.server_kinds.kind import ServerKind
 
 _ELSEWHERE = {
-    "gpu": "NVML",
+    "gpus": "NVML",
     "header": "the scrape itself",
+    "servers": "the scrape itself",
     "load": "vtop's own requests",
     "ttft": "vtop's own requests",
 }
@@ -30,10 +32,12 @@ class Number:
     formula: str
     caveat: str = ""
     elsewhere: str = ""  # where it comes from, when neither from a series nor from where its panel's others do
+    also: tuple[str, ...] = ()  # further fields that the same row tells of
+    on_screen: bool = True  # False: only in JSON and reports
 
-    @property
-    def source(self) -> str:
-        """The series it is made of, under the names of today's vLLM."""
-        return (
-            ", ".join(vllm.exported_as(quantity) for quantity in self.reads) or self.elsewhere or _ELSEWHERE[self.panel]
-        )
+    def source(self, kind: ServerKind = registry.DEFAULT) -> str:
+        """The series it is made of, under the names that a kind of server exports today."""
+        exported = [name for quantity in self.reads if (name := kind.series.exported_as(quantity)) is not None]
+        if self.reads and not exported:
+            return f"nothing that {kind.title} exports"
+        return ", ".join(exported) or self.elsewhere or _ELSEWHERE[self.panel]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vtop.metrics.vllm import Quantity as Q
+from vtop.metrics.quantity import Quantity as Q
 from vtop.session.glossary.number import Number
 
 REQUESTS = (
@@ -91,6 +91,8 @@ REQUESTS = (
         "each step of the stair: the scrape on which running fell and waiting rose by more than finished, with KV at "
         "90 % or more, matched to the counter's rises, oldest first; a rise without such a scrape is dated by itself",
         "right to one interval between scrapes; what the counter has not told of is 'unconfirmed' and in no event",
+        on_screen=False,
+        also=("staircase.unconfirmed",),
     ),
     Number(
         "requests",
@@ -117,8 +119,8 @@ REQUESTS = (
         "staircase.interval_mean_s",
         "s",
         (Q.PREEMPTIONS,),
-        "mean time from event to event in the window, ± its standard deviation",
-        "several between two scrapes are one event",
+        "seconds of the window ÷ preemptions in it, without the seconds of an outage that ended in a restart",
+        "over a window that was idle for a part the times between them are shorter",
     ),
     Number(
         "requests",
@@ -126,7 +128,8 @@ REQUESTS = (
         "staircase.per_minute",
         "preemptions/min",
         (Q.PREEMPTIONS,),
-        "slope of the least-squares line through the stair; straightness is its R²",
+        "preemptions in the window ÷ its minutes; straightness: R² of the least-squares line through the stair",
+        also=("staircase.straightness", "staircase.slope_per_s"),
     ),
     Number(
         "requests",
@@ -134,9 +137,12 @@ REQUESTS = (
         "staircase.cycle",
         "a phrase",
         (Q.PREEMPTIONS, Q.KV_USED),
-        "where 6 events or more come with a spread below 0.7 of their mean interval, on a line of R² 0.98 or more, "
-        "at a mean trigger of 90 % or more, two scrapes apart or more",
+        "where 6 events or more come with a spread below 0.7 of the mean time between them (cycle_s ± cycle_spread_s; "
+        "several preemptions between two scrapes are one event), on a line of R² 0.98 or more, at a mean trigger of "
+        "90 % or more, two scrapes apart or more",
         "events that come by chance have a spread of 1",
+        also=("staircase.cycle_s", "staircase.cycle_spread_s"),
+        on_screen=False,
     ),
     Number(
         "requests",
@@ -146,6 +152,7 @@ REQUESTS = (
         (Q.REQUEST_PREEMPTIONS,),
         "Δ sum ÷ Δ count of the finished requests' preemptions (vLLM 0.30 and later); thrashing: how many of them "
         "had more than 5",
+        on_screen=False,
     ),
     Number(
         "requests",
@@ -154,5 +161,6 @@ REQUESTS = (
         "preemptions",
         (Q.PREEMPTIONS_BY_REASON,),
         "growth in the window, where exported",
+        on_screen=False,
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vtop.metrics.vllm import Quantity as Q
+from vtop.metrics.quantity import Quantity as Q
 from vtop.session.glossary.number import Number
 
 HEADER = (
@@ -15,6 +15,7 @@ HEADER = (
         "kv_cache_size_tokens, summed over engines; before vLLM 0.24 blocks × block size. GiB: tokens × bytes "
         "per token (2 × layers × KV heads × head size × bytes)",
         "GiB only where vtop could read the model's config.json; blocks × size is approximate for hybrid models",
+        also=("kv.pool_bytes", "kv.bytes_per_token", "kv.block_size"),
     ),
     Number(
         "header",
@@ -23,6 +24,7 @@ HEADER = (
         "requests",
         (Q.CACHE_CONFIG,),
         "kv_cache_max_concurrency: requests of max_model_len that one engine's pool holds",
+        also=("servers.max_model_len",),
     ),
     Number(
         "header",
@@ -38,7 +40,7 @@ HEADER = (
     ),
     Number(
         "header",
-        "tok a step",
+        "tok per step",
         "servers.started.max_num_batched_tokens",
         "tokens",
         (),
@@ -65,7 +67,38 @@ HEADER = (
     ),
 )
 
+SERVERS = (
+    Number(
+        "servers",
+        "run wait KV tok/s TTFT",
+        "servers.load",
+        "requests, %, tokens/s, s",
+        (Q.RUNNING, Q.WAITING, Q.KV_USED, Q.GENERATION_TOKENS, Q.TTFT),
+        "of each server what the panels say of all: running and waiting now, KV use of its fullest engine, growth of "
+        "generated tokens ÷ time and mean time of the first tokens in the window",
+        "only where several servers are watched; those that do not answer stand on top, then those with most waiting",
+    ),
+    Number(
+        "servers",
+        "outages",
+        "servers.outages",
+        "stretches",
+        (),
+        "stretches without a scrape so far; engines: how many the latest scrape names",
+        also=("servers.engines",),
+    ),
+)
+
 ENGINES = (
+    Number(
+        "engines",
+        "running",
+        "engines.running",
+        "requests",
+        (Q.RUNNING, Q.WAITING, Q.KV_USED),
+        "running, waiting and KV use of one engine, as its last step left them; share: its requests ÷ the mean of all",
+        also=("engines.waiting", "engines.kv_used_ratio"),
+    ),
     Number(
         "engines",
         "tok/s",

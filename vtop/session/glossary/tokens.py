@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vtop.metrics.vllm import Quantity as Q
+from vtop.metrics.quantity import Quantity as Q
 from vtop.session.glossary.number import Number
 
 TOKENS = (
@@ -26,6 +26,19 @@ TOKENS = (
     ),
     Number(
         "tokens",
+        "while busy",
+        "throughput.output_per_s",
+        "tokens/s",
+        (Q.GENERATION_TOKENS, Q.RUNNING, Q.WAITING, Q.ITERATION_TOKENS),
+        "growth ÷ the seconds in which requests were in the engine: idle edges and gaps left out, those within an "
+        "interval between scrapes by the time that its steps and prompt tokens take in intervals that were busy "
+        "throughout",
+        "two scrapes that both show a request count as busy in between; not known where too few scrapes tell",
+        also=("throughput.prompt_per_s", "throughput.finished_per_s", "throughput.busy_s"),
+        on_screen=False,
+    ),
+    Number(
+        "tokens",
         "per step",
         "iteration",
         "tokens",
@@ -38,9 +51,12 @@ TOKENS = (
         "prefix hits",
         "prefix_cache.hit_ratio",
         "%",
-        (Q.PREFIX_HITS, Q.PREFIX_QUERIES),
-        "Δ hit tokens ÷ Δ looked-up tokens in the window",
-        "until 0.26 a request blocked on KV is looked up again every step, and a preempted one may hit its own blocks",
+        (Q.PROMPT_TOKENS_BY_SOURCE, Q.PREFIX_HITS, Q.PREFIX_QUERIES),
+        "Δ prompt tokens from a cache ÷ Δ prompt tokens of all sources in the window, each prompt once; before vLLM "
+        "0.16 Δ hit tokens ÷ Δ looked-up tokens, and the row says so",
+        "of tokens looked up, a request that waits for KV counts again at every step, and a preempted one may hit its "
+        "own blocks",
+        also=("prefix_cache.asked_tokens", "prefix_cache.lifetime_ratio", "prefix_cache.of"),
     ),
     Number(
         "tokens",
@@ -48,37 +64,41 @@ TOKENS = (
         "recompute.tokens",
         "tokens",
         (Q.WRITE_BYTES, Q.PROMPT_TOKENS_BY_SOURCE, Q.GENERATION_TOKENS, Q.TTFT),
-        "executed − least − rejected drafts, in the window and since vtop attached. executed: T of written bytes = "
-        "a × T + b × rows of logits, a and b by the model's shape where the counters agree within 1 %, else fitted "
-        "on scrapes without preemption; without --enable-mfu-metrics estimated by the KV that preemptions released",
+        "executed − required − rejected drafts in the window, beside it since vtop attached. executed: T of "
+        "written bytes = a × T + b × rows of logits, a and b by the model's shape where the counters agree within 1 %, "
+        "else fitted on scrapes without preemption; without --enable-mfu-metrics estimated by the KV that preemptions "
+        "released",
         "0 while nobody was preempted; afterwards prompts aborted before their first token and async scheduling's "
         "wasted step after a stop token count too, and prompts in mid-prefill until they are counted "
         "(unsettled_tokens, at most)",
+        also=("recompute.since_start",),
     ),
     Number(
         "tokens",
-        "least",
+        "required",
         "recompute.least_tokens",
         "tokens",
         (Q.PROMPT_TOKENS_BY_SOURCE, Q.GENERATION_TOKENS, Q.TTFT),
         "Δ computed prompt tokens + Δ generated − first tokens: what the answers needed",
         "before vLLM 0.16 prompt − prefix hits",
+        on_screen=False,
     ),
     Number(
         "tokens",
-        "recompute share",
+        "extra work",
         "recompute.ratio",
         "%",
         (Q.WRITE_BYTES, Q.PROMPT_TOKENS_BY_SOURCE, Q.GENERATION_TOKENS, Q.TTFT),
-        "recomputed ÷ least",
+        "recomputed ÷ required in the window; in JSON also since vtop attached",
+        also=("recompute.since_start_ratio",),
     ),
     Number(
         "tokens",
-        "a preemption",
+        "per preemption",
         "recompute.per_preemption",
         "tokens",
         (Q.WRITE_BYTES, Q.PROMPT_TOKENS_BY_SOURCE, Q.GENERATION_TOKENS, Q.TTFT, Q.PREEMPTIONS),
-        "recomputed ÷ preemptions, since vtop attached",
+        "recomputed ÷ preemptions, both of the window",
     ),
     Number(
         "tokens",
@@ -106,10 +126,13 @@ TOKENS = (
         "wallclock.decode_s",
         "s",
         (Q.ITERATION_TOKENS, Q.RUNNING, Q.GENERATION_TOKENS),
-        "steps × the time of a step that only decodes (median over scrapes between which all steps only decoded, else "
-        "median ITL of vtop's own load); idle: nothing ran; the rest is prefill and recompute, divided by "
-        "their tokens. They add up to the window",
-        "chunks that gave no output are no steps; several API servers count a step several times",
+        "steps × the time of a step that only decodes: stretch by stretch that of the scrapes between which all steps "
+        "only decoded (step_s: their median), else median ITL of vtop's own load, else as steps and prompt tokens fit "
+        "the time; idle: no request in the engine; the rest is prefill and recompute, divided by their tokens. They "
+        "add up to the window",
+        "chunks that gave no output are no steps; several API servers count a step several times; not known where "
+        "decoding alone would fill the time",
+        also=("wallclock.prefill_s", "wallclock.recompute_s", "wallclock.idle_s", "wallclock.step_s"),
     ),
     Number(
         "tokens",
@@ -117,7 +140,8 @@ TOKENS = (
         "wallclock.stolen_ratio",
         "%",
         (Q.DECODE, Q.REQUEST_GENERATION_TOKENS),
-        "1 − (mean output − 1) × step ÷ mean decode time, of the finished: what others' prefill and recompute and "
+        "1 − (mean output − 1) × mean step ÷ mean decode time, of the finished: what others' prefill and recompute and "
         "preemption took",
+        also=("wallclock.request_decode_s", "wallclock.undisturbed_decode_s"),
     ),
 )

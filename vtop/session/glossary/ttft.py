@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vtop.metrics.vllm import Quantity as Q
+from vtop.metrics.quantity import Quantity as Q
 from vtop.session.glossary.number import Number
 
 TTFT = (
@@ -39,8 +39,10 @@ TTFT = (
         "ttft.total_s",
         "s",
         (Q.QUEUE, Q.PREFILL, Q.E2E, Q.INFERENCE),
-        "queue + prefill + frontend: the TTFT of the requests that finished in the window",
+        "queue + prefill + frontend: the TTFT of the requests that finished in the window; with the network's part, "
+        "where vtop's own load tells it, the client's mean",
         "not the TTFT of those that got their first token in the window; that mean stands beside it",
+        also=("ttft.finished", "own_ttft.client_s"),
     ),
     Number(
         "ttft",
@@ -49,6 +51,7 @@ TTFT = (
         "s",
         (Q.TTFT,),
         "Δ sum ÷ Δ count: requests that got their first token in the window",
+        also=("ttft.first_tokens",),
     ),
     Number(
         "ttft",
@@ -70,6 +73,7 @@ TTFT = (
         "mean TTFT of vtop's own requests, from sent, − mean of queue + prefill + frontend, of the same requests: "
         "those that finished in the window",
         "not known where more than 2 % of the finished requests were not vtop's",
+        also=("own_ttft.n", "own_ttft.foreign"),
     ),
     Number(
         "ttft",
@@ -80,6 +84,7 @@ TTFT = (
         "means of the timings that the server put into the answers: queue, prefill (its time_to_first_token_ms), "
         "and the rest of the client's TTFT",
         "only with --enable-per-request-metrics",
+        also=("own_ttft.timed", "own_ttft.timed_prefill_s", "own_ttft.timed_rest_s"),
     ),
     Number(
         "ttft",
@@ -87,10 +92,11 @@ TTFT = (
         "growth.queue_of_prefill_ratio",
         "%",
         (Q.QUEUE, Q.PREFILL),
-        "queue ÷ prefill, and queue ÷ total, of the requests that finished in the window",
+        "queue ÷ prefill, and queue ÷ total, of the requests that finished in the window; not known where the window "
+        "is of several of vtop's own loads: a report has the ratio of each",
     ),
     Number(
-        "ttft",
+        "by_load",
         "by load",
         "growth.phases",
         "s",
@@ -106,6 +112,7 @@ TTFT = (
         (Q.PREFILL, Q.E2E, Q.INFERENCE),
         "prefill, and frontend, of the latest phase ÷ that at the lowest load; of queue what was added",
         "phases of one shape and with the same lengths only",
+        also=("growth.frontend_factor", "growth.queue_added_s"),
     ),
     Number(
         "ttft",

@@ -16,8 +16,8 @@ Source: vLLM v1/metrics/perf.py. FLOP, bytes, seconds.
 
 from __future__ import annotations
 
-from vtop.metrics.vllm import Quantity
-from vtop.session.frame.gpus import Gpus, Roofline
+from vtop.metrics.quantity import Quantity
+from vtop.session.frame.gpus import Gpus, Roofline, counted_of
 from vtop.session.hardware.gpu_peaks import peak
 from vtop.session.history.window import ScrapeRange, Window
 
@@ -53,12 +53,11 @@ def _per_gpu(window: Window, quantities: tuple[Quantity, ...]) -> float | None:
 
 def _grown(one: ScrapeRange, quantity: Quantity) -> float | None:
     """None also where the counter never left 0: the flag is off."""
-    track = one.server.total(quantity)
-    return track.grown(one.first, one.last) if track is not None and track.at(one.last) else None
+    return one.server.grown(quantity, one.first, one.last) if one.server.value(quantity, one.last) else None
 
 
 def _device(gpus: Gpus) -> str | None:
     if not gpus.local:
         return None
-    names = {device.name for device in ([device for device in gpus.devices if device.serving] or gpus.devices)}
+    names = {device.name for device in counted_of(gpus.devices)}
     return names.pop() if len(names) == 1 else None

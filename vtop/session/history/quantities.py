@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from vtop.metrics.vllm import Kind
+from vtop.metrics.quantity import SeriesKind
 from vtop.recording import HistogramCounts
 from vtop.session.history.tracks import HistogramTrack, Track
 
@@ -24,7 +24,7 @@ class Cell:
     def __init__(self, group: Group, owner: str) -> None:
         self.group = group
         self.owner = owner
-        self.counter = group.kind is Kind.COUNTER
+        self.counter = group.kind is SeriesKind.COUNTER
         self.raw = math.nan  # as last seen
         self.known = False  # on the latest scrape
         self.before = 0.0
@@ -45,7 +45,7 @@ class Group:
 
     __slots__ = ("_cells", "_offset", "_rank", "_scrape", "_total_now", "engines", "kind", "only", "progress", "total")
 
-    def __init__(self, kind: Kind, scrape: int, *, progress: bool, per_engine: bool, began: float | None) -> None:
+    def __init__(self, kind: SeriesKind, scrape: int, *, progress: bool, per_engine: bool, began: float | None) -> None:
         self.kind = kind
         self._scrape = scrape  # on which it appeared
         self.progress = progress  # a change of it shows that the engine took a step
@@ -96,8 +96,8 @@ class Group:
         known = [value for value in values.values() if value == value]
         if not known:
             return math.nan
-        if self.kind is not Kind.COUNTER:
-            return max(known) if self.kind is Kind.RATIO else sum(known)
+        if self.kind is not SeriesKind.COUNTER:
+            return max(known) if self.kind is SeriesKind.RATIO else sum(known)
         total = sum(cell.counted for cell in cells)
         if rank != self._rank:  # another name: it goes on from where the one before stood
             self._offset = self._total_now - total if self._total_now == self._total_now else 0.0
@@ -109,7 +109,7 @@ class Group:
         """Several API servers tell of one engine: counters share it, of gauges all but one are left at zero."""
         if not any(cell.known for cell in cells):
             return math.nan
-        if self.kind is Kind.COUNTER:
+        if self.kind is SeriesKind.COUNTER:
             return sum(cell.counted for cell in cells)
         return max(cell.raw for cell in cells if cell.known)
 

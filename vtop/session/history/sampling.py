@@ -7,12 +7,12 @@ instead. Percentiles are by nearest rank. Seconds.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from vtop.samples import nearest_rank
 from vtop.session.history.server import ServerHistory
 
 
@@ -71,4 +71,4 @@ def _of(number: int, server: ServerHistory, begin_s: float, end_s: float) -> Sam
 
 
 def _rank(values: Sequence[float], q: float) -> float | None:
-    return values[max(1, math.ceil(q * len(values) - 1e-9)) - 1] if values else None
+    return values[nearest_rank(q, len(values)) - 1] if values else None

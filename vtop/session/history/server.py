@@ -11,13 +11,16 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 
-from vtop.metrics import vllm
-from vtop.metrics.vllm import Kind, Quantity
-from vtop.recording import Identity, Outage, Scrape, Target
+from vtop.metrics.page import OTHER
+from vtop.metrics.quantity import Quantity, SeriesKind
+from vtop.metrics.series_names import SeriesMeaning
+from vtop.recording import GAP_INTERVALS, Identity, Outage, Scrape, Target
+from vtop.server_kinds import registry
+from vtop.server_kinds.kind import ServerKind
 from vtop.session.history.quantities import Cell, Group, HistogramCell, HistogramGroup
 from vtop.session.history.tracks import FactTrack, HistogramTrack, Track
 
-GAP_INTERVALS = 2.5  # two scrapes further apart than this many intervals have a gap between them
+MOST_PARTS = 512  # of a quantity, such as reasons for which requests finish
 
 _PER_ENGINE = frozenset(
     {Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED, Quantity.GENERATION_TOKENS}
@@ -45,7 +48,7 @@ class ServerHistory:
         self.bytes = array("L")
         self.health: FactTrack[int | None] = FactTrack()
         self.bad_lines = Track()
-        self.labels: dict[Quantity, FactTrack[tuple[str, ...]]] = {}  # series of Kind.INFO
+        self.labels: dict[Quantity, FactTrack[tuple[str, ...]]] = {}  # series of SeriesKind.INFO
         self.restarts: list[int] = []  # scrapes that are the first after a restart
         self.gaps: list[tuple[float, float]] = []  # (from, to): no scrape, or a restart, in between
         self.progress = array("I")  # scrapes that show that the engine took a step
@@ -55,13 +58,24 @@ class ServerHistory:
         self.finished: list[Track] = []  # one for each reason
         self._cells: dict[str, Cell | None] = {}  # by series; None: vtop does not read it
         self._histogram_cells: dict[str, HistogramCell | None] = {}
+        self._parts: dict[Quantity, set[str]] = {}
         self._groups: dict[tuple[Quantity, str], Group] = {}
         self._histogram_groups: dict[tuple[Quantity, str], HistogramGroup] = {}
         self.broken_since_s: float | None = None  # set while no scrape can be had
         self.model: FactTrack[str | None] = FactTrack()
-        self._vllm: FactTrack[bool] = FactTrack()
+        self.kind = registry.DEFAULT  # of the latest line that says who answers
+        self._own: FactTrack[bool] = FactTrack()  # whether a scrape had series of that kind
 
     # --- what happened -------------------------------------------------------------------------------------------
+
+    def apply_identity(self, identity: Identity) -> None:
+        self.identities.append(identity)
+        if identity.kind == self.kind.name:
+            return
+        self.kind = registry.of(identity.kind)
+        # what the kind before did not read may mean something to this one
+        self._cells = {series: cell for series, cell in self._cells.items() if cell is not None}
+        self._histogram_cells = {series: cell for series, cell in self._histogram_cells.items() if cell is not None}
 
     def apply_outage(self, outage: Outage) -> None:
         self.outages.append(outage)
@@ -90,7 +104,7 @@ class ServerHistory:
             touched |= self._forget_missing(scrape)
             self._read_labels(scrape, index)
             self.model.put(index, scrape.model)
-            self._vllm.put(index, any(vllm.family(series) for series in (*scrape.values, *scrape.hists)))
+            self._own.put(index, any(self.kind.series.family(series) for series in (*scrape.values, *scrape.hists)))
         cells = self._cells
         for series, value in scrape.values.items():
             try:
@@ -143,7 +157,7 @@ class ServerHistory:
         return stepped
 
     def _restarted(self, scrape: Scrape) -> set[str]:
-        """Whose counters began anew: engines as `vllm.Meaning.engine` names them, "" for all of the server."""
+        """Whose counters began anew: engines as `SeriesMeaning.engine` names them, "" for all of the server."""
         started = self.total(Quantity.PROCESS_START)
         before = started.at(len(self.t) - 1) if started is not None else None
         now = scrape.values.get("process_start_time_seconds")
@@ -206,44 +220,56 @@ class ServerHistory:
         return self.interval_s if last == 0 or after_gap else max(self.interval_s, at_s - self.at_s[last - 1])
 
     def _new_cell(self, series: str, index: int) -> Cell | None:
-        meaning = vllm.meaning(series)
-        if meaning is None or meaning.kind in (Kind.INFO, Kind.HISTOGRAM) or meaning.quantity in _IN_NO_FRAME:
+        meaning = self.kind.series.meaning(series)
+        if (
+            meaning is None
+            or meaning.kind in (SeriesKind.INFO, SeriesKind.HISTOGRAM)
+            or meaning.quantity in _IN_NO_FRAME
+        ):
             return None
-        key = (meaning.quantity, meaning.part)
+        key = (meaning.quantity, self._part(meaning))
         if key not in self._groups:
-            counter = meaning.kind is Kind.COUNTER
+            counter = meaning.kind is SeriesKind.COUNTER
             self._groups[key] = Group(
                 meaning.kind,
                 index,
                 progress=counter and meaning.quantity not in _NOT_THE_ENGINE,
                 per_engine=meaning.quantity in _PER_ENGINE,
-                began=0.0 if counter and self._was_vllm(index) else None,
+                began=0.0 if counter and self._was_own(index) else None,
             )
             if meaning.quantity is Quantity.FINISHED:
                 self.finished.append(self._groups[key].total)
         return self._groups[key].add(meaning.engine, meaning.rank, index)
 
     def _new_histogram(self, series: str, index: int) -> HistogramCell | None:
-        meaning = vllm.meaning(series)
-        if meaning is None or meaning.kind is not Kind.HISTOGRAM or meaning.quantity in _IN_NO_FRAME:
+        meaning = self.kind.series.meaning(series)
+        if meaning is None or meaning.kind is not SeriesKind.HISTOGRAM or meaning.quantity in _IN_NO_FRAME:
             return None
-        key = (meaning.quantity, meaning.part)
+        key = (meaning.quantity, self._part(meaning))
         if key not in self._histogram_groups:
             self._histogram_groups[key] = HistogramGroup(
                 progress=meaning.quantity not in _NOT_THE_ENGINE,
-                began=self._was_vllm(index),
-                split=meaning.quantity in PERCENTILES,
+                began=self._was_own(index),
+                split=meaning.quantity in PERCENTILES or meaning.quantity is Quantity.ITERATION_TOKENS,
             )
         return self._histogram_groups[key].add(meaning.engine, meaning.rank)
 
-    def _was_vllm(self, index: int) -> bool:
-        """Whether the scrape before was vLLM's, and whole: then a counter that it lacked stood at 0."""
-        return index > 0 and self.is_vllm(index - 1) and not self.bad_lines.at(index - 1)
+    def _part(self, meaning: SeriesMeaning) -> str:
+        """The part that a series is of; beyond MOST_PARTS of a quantity all are one part."""
+        parts = self._parts.setdefault(meaning.quantity, set())
+        if meaning.part not in parts and len(parts) >= MOST_PARTS:
+            return OTHER
+        parts.add(meaning.part)
+        return meaning.part
+
+    def _was_own(self, index: int) -> bool:
+        """Whether the scrape before was one of its kind, and whole: then a counter that it lacked stood at 0."""
+        return index > 0 and self.has_own_series(index - 1) and not self.bad_lines.at(index - 1)
 
     def _read_labels(self, scrape: Scrape, index: int) -> None:
         found: dict[Quantity, list[str]] = {}
         for series in scrape.values:
-            meaning = vllm.meaning(series) if series.partition("{")[0].endswith("_info") else None
+            meaning = self.kind.series.meaning(series) if series.partition("{")[0].endswith("_info") else None
             if meaning is not None:
                 found.setdefault(meaning.quantity, []).append(series)
         for quantity in {*found, *self.labels}:
@@ -263,6 +289,21 @@ class ServerHistory:
         group = self._groups.get((quantity, part))
         return group.total if group is not None else None
 
+    def value(self, quantity: Quantity, scrape: int, part: str = "") -> float | None:
+        """What a scrape says of a gauge or a counter; None where it does not."""
+        track = self.total(quantity, part)
+        return track.at(scrape) if track is not None else None
+
+    def grown(self, quantity: Quantity, first: int, last: int, part: str = "") -> float | None:
+        """How much a counter grew after scrape first and up to scrape last; None where that is not known."""
+        track = self.total(quantity, part)
+        return track.grown(first, last) if track is not None else None
+
+    def sums(self, quantity: Quantity, first: int, last: int) -> tuple[float, float] | None:
+        """(sum, count) of what a histogram observed after scrape first and up to scrape last."""
+        track = self.histogram(quantity)
+        return track.sums(first, last) if track is not None else None
+
     def parts(self, quantity: Quantity) -> list[str]:
         return [part for known, part in self._groups if known is quantity]
 
@@ -281,10 +322,10 @@ class ServerHistory:
         group = self._histogram_groups.get((quantity, ""))
         return group.total if group is not None else None
 
-    def is_vllm(self, last: int) -> bool:
-        """Whether the scrape had any of vLLM's own series. Gauges may lack: with several API servers they appear with
-        the first engine step."""
-        return bool(self._vllm.at(last))
+    def has_own_series(self, last: int) -> bool:
+        """Whether the scrape had any of its kind's own series. Gauges may lack: with several API servers they appear
+        with the first engine step."""
+        return bool(self._own.at(last))
 
     def outages_by(self, now_s: float) -> int:
         return bisect_right(self.outages, now_s, key=lambda outage: outage.t)
@@ -301,6 +342,11 @@ class ServerHistory:
     def identity(self, now_s: float) -> Identity | None:
         place = bisect_right(self.identities, now_s, key=lambda identity: identity.t) - 1
         return self.identities[place] if place >= 0 else None
+
+    def kind_at(self, now_s: float) -> ServerKind:
+        """What kind of server it was known to be at an instant."""
+        identity = self.identity(now_s)
+        return registry.of(identity.kind) if identity is not None else registry.DEFAULT
 
     def models(self, last: int) -> tuple[str, ...]:
         """The model that the scrape itself names."""

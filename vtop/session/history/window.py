@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 from vtop.metrics.histogram import Histogram
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.frame.values import Count, Gauge
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.tracks import Track
@@ -92,6 +92,14 @@ class Window:
         later = [one.since(changed_s) for one in self.ranges]
         return Window(tuple(one for one in later if one is not None))
 
+    def after(self, instant_s: float) -> Window:
+        """Its scrapes from an instant on, whatever happened in between."""
+        found = []
+        for one in self.ranges:
+            first = bisect_left(one.server.at_s, instant_s, one.first, one.last + 1)
+            found += [replace(one, first=first)] if first <= one.last else []
+        return Window(tuple(found))
+
     def latest(self, seconds: float) -> Window:
         """The end of this window, at most so long."""
         return Window(tuple(one.latest(seconds) for one in self.ranges))
@@ -128,16 +136,16 @@ class Window:
 
     def delta(self, quantity: Quantity, part: str = "") -> float | None:
         """How much a counter grew in the window; None when no server exports it."""
-        return _sum(_grown(one.server, quantity, part, one.first, one.last) for one in self.ranges)
+        return _sum(one.server.grown(quantity, one.first, one.last, part) for one in self.ranges)
 
     def count(self, quantity: Quantity, part: str = "") -> Count:
         grown, rates, since = [], [], []
         for one in self.ranges:
-            amount = _grown(one.server, quantity, part, one.first, one.last)
+            amount = one.server.grown(quantity, one.first, one.last, part)
             grown.append(amount)
             if amount is not None and not one.silent and (seconds := one.counted_s) > 0:
                 rates.append(amount / seconds)
-            since.append(_grown(one.server, quantity, part, 0, one.last))
+            since.append(one.server.grown(quantity, 0, one.last, part))
         return Count(in_window=_sum(grown), per_s=_sum(rates), since_start=_sum(since))
 
     def by_part(
@@ -163,8 +171,7 @@ class Window:
         """The latest value of a gauge, of all servers that answer together."""
         values = []
         for one in self.answering:
-            track = one.server.total(quantity, part)
-            values.append(track.at(one.last) if track is not None else None)
+            values.append(one.server.value(quantity, one.last, part))
         return _sum(values)
 
     def gauge(self, quantity: Quantity, *, largest: bool = False) -> Gauge:
@@ -266,11 +273,6 @@ def between(servers: Sequence[ServerHistory], begin_s: float, end_s: float, now_
         silent = min(end_s, now_s) - server.at_s[last] > server.patience_s(last)
         ranges.append(ScrapeRange(server, first, last, silent))
     return Window(tuple(ranges))
-
-
-def _grown(server: ServerHistory, quantity: Quantity, part: str, first: int, last: int) -> float | None:
-    track = server.total(quantity, part)
-    return track.grown(first, last) if track is not None else None
 
 
 def _instants(present: Sequence[tuple[ScrapeRange, Track]]) -> Sequence[float]:

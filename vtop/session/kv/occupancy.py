@@ -29,17 +29,17 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import compress
 from operator import add
 from statistics import fmean, median
 from typing import Final
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.recording import Load
 from vtop.session.frame.kv import Expectation, KvAccount
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import ScrapeRange, Window
+from vtop.session.kv.blocks import Lengths, blocks_of, waste_of
 from vtop.session.kv.pool import Pool, pool_at
 from vtop.session.load.client_ttft import FOREIGN_SHARE
 from vtop.session.load.load import LoadHistory
@@ -49,19 +49,6 @@ RECENT_S: Final = 10.0
 FEWER: Final = 3  # scrapes with too few requests in a row are another load's
 LATEST: Final = 3  # scrapes that tell how many there are now
 SAME: Final = 0.02  # by which what is served may differ from what the load asks for
-
-
-@dataclass(frozen=True, slots=True)
-class Lengths:
-    """Tokens of a request; `exact` when all have the same."""
-
-    input: float
-    output: float
-    exact: bool
-
-    @property
-    def total(self) -> float:
-        return self.input + self.output
 
 
 def account(
@@ -87,7 +74,7 @@ def account(
     asked_tokens = nominal * lengths.total if nominal is not None and lengths is not None else None
     growth = _growth(window.instants, used) if used else None
     room = max(0.0, 1.0 - used[-1]) if used and used[-1] == used[-1] else None
-    at_end, over_life = _waste(lengths, block) if lengths is not None and block is not None else (None, None)
+    at_end, over_life = waste_of(lengths, block) if lengths is not None and block is not None else (None, None)
     runs = running[-1] if running and running[-1] == running[-1] else None
     return KvAccount(
         input_tokens=lengths.input if lengths is not None else None,
@@ -239,8 +226,8 @@ def _expectation(
     """`measured`: the highest and the median share of the pool in use."""
     if concurrency is None or lengths is None or not pool or not block:
         return None
-    peak = concurrency * _blocks(lengths.total, block) * block / pool
-    mean = concurrency * _blocks(lengths.input + lengths.output / 2, block) * block / pool
+    peak = concurrency * blocks_of(lengths.total, block) * block / pool
+    mean = concurrency * blocks_of(lengths.input + lengths.output / 2, block) * block / pool
     return Expectation(
         concurrency=concurrency,
         peak_ratio=peak,
@@ -252,21 +239,6 @@ def _expectation(
 
 def _times(tokens: float | None, bytes_each: float | None) -> float | None:
     return tokens * bytes_each if tokens is not None and bytes_each is not None else None
-
-
-def _blocks(tokens: float, block: int) -> int:
-    return math.ceil(tokens / block - 1e-9)
-
-
-def _waste(lengths: Lengths, block: int) -> tuple[float, float]:
-    """Tokens of the last block that a request leaves empty: (at its end, on average while it gives its output)."""
-    if not lengths.exact:
-        return (block - 1) / 2, (block - 1) / 2
-    output = int(lengths.output)
-    begin = int(lengths.input)
-    cycles, rest = divmod(output, block)
-    left = cycles * block * (block - 1) // 2 + sum(-(begin + k) % block for k in range(1, rest + 1))
-    return float(-(begin + output) % block), left / output if output else 0.0
 
 
 def _growth(at_s: Sequence[float], used: Sequence[float]) -> float | None:

@@ -3,7 +3,7 @@
 kv_cache_usage_perc counts blocks, 1 - free / (blocks - 1); a block with one token in it is a block, so tokens made of
 it are an upper bound. Cached blocks that no request holds count as free. The pool is `kv_cache_size_tokens` per
 engine (vLLM 0.24 and later, right for hybrid models too); before, blocks x block size, where num_gpu_blocks is
-already the sum over engines. Bytes per token come from the model's shape:
+already the sum over engines. Bytes per token come from the model's shape (geometry.py):
 
     2 x layers x kv_heads x head_dim x bytes(dtype)          (MLA: layers x (kv_lora_rank + rope_dim) x bytes)
 
@@ -15,18 +15,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from vtop.metrics import vllm
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
+from vtop.metrics.series_names import labels_of
 from vtop.session.frame.kv import Kv
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import Window
-
-_DTYPE_BYTES = {"float32": 4, "float": 4, "half": 2, "float16": 2, "bfloat16": 2}
+from vtop.session.kv.geometry import bytes_per_token
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The KV pool of one server, as its cache_config_info says."""
+    """The KV pool of one server, as its CACHE_CONFIG series says."""
 
     tokens: float | None  # of all its engines
     block_size: int | None
@@ -37,51 +36,34 @@ class Pool:
 
 def pool_at(server: ServerHistory, last: int, max_model_len: int | None) -> Pool:
     """The pool as it was on scrape `last`."""
+    series_names = server.kind_at(server.t[last]).series
     track = server.labels.get(Quantity.CACHE_CONFIG)
     by_engine: dict[str, dict[str, str]] = {}  # API servers that share an engine all tell of it
     for series in (track.at(last) or ()) if track is not None else ():
-        meaning = vllm.meaning(series)
-        by_engine[meaning.engine if meaning is not None else ""] = vllm.labels(series)
+        meaning = series_names.meaning(series)
+        by_engine[meaning.engine if meaning is not None else ""] = labels_of(series)
     rows = list(by_engine.values())
     if not rows:
         return Pool(None, None, None, None, None)
-    first = rows[0]
-    sizes = [size for row in rows if (size := _number(row, "kv_cache_size_tokens")) is not None]
-    block_size = _number(first, "block_size")
+    first, names = rows[0], series_names.pool
+    sizes = [size for row in rows if (size := _number(row, names.tokens)) is not None]
+    block_size = _number(first, names.block_size)
     if sizes:
         tokens: float | None = sum(sizes)
     else:
-        blocks = _number(first, "num_gpu_blocks")
+        blocks = _number(first, names.blocks)
         tokens = blocks * block_size if blocks and block_size else None
-    concurrency = _number(first, "kv_cache_max_concurrency")
+    concurrency = _number(first, names.max_concurrency)
     if concurrency is None and tokens is not None and max_model_len:
         concurrency = tokens / len(rows) / max_model_len
-    caching = first.get("enable_prefix_caching")
+    caching = first.get(names.prefix_caching)
     return Pool(
         tokens=tokens,
         block_size=int(block_size) if block_size else None,
         max_concurrency=concurrency,
         prefix_caching=caching == "True" if caching is not None else None,
-        cache_dtype=first.get("cache_dtype"),
+        cache_dtype=first.get(names.cache_dtype),
     )
-
-
-def bytes_per_token(shape: Mapping[str, int | str], cache_dtype: str | None) -> float | None:
-    """KV bytes of one token over all layers, from a model's config.json; None when the shape does not tell."""
-    layers = _int(shape, "num_hidden_layers")
-    name = cache_dtype if cache_dtype not in (None, "auto") else str(shape.get("torch_dtype", shape.get("dtype", "")))
-    size = 1 if name.startswith(("fp8", "int8")) else _DTYPE_BYTES.get(name)
-    if layers is None or size is None:
-        return None
-    rank, rope = _int(shape, "kv_lora_rank"), _int(shape, "qk_rope_head_dim")
-    if rank is not None and rope is not None:
-        return float(layers * (rank + rope) * size)
-    heads, hidden = _int(shape, "num_attention_heads"), _int(shape, "hidden_size")
-    kv_heads = _int(shape, "num_key_value_heads") or heads
-    head_dim = _int(shape, "head_dim") or (hidden // heads if hidden and heads else None)
-    if kv_heads is None or head_dim is None:
-        return None
-    return float(2 * layers * kv_heads * head_dim * size)
 
 
 def kv(window: Window, now_s: float) -> Kv:
@@ -125,11 +107,6 @@ def _number(labels: Mapping[str, str], name: str) -> float | None:
         return float(labels[name])
     except (KeyError, ValueError):
         return None
-
-
-def _int(shape: Mapping[str, int | str], name: str) -> int | None:
-    value = shape.get(name)
-    return value if isinstance(value, int) else None
 
 
 def _all(values: Iterable[float | None]) -> float | None:

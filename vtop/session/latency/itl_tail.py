@@ -12,7 +12,7 @@ counter is. vLLM observes the ITL per output, so with several tokens an output (
 from __future__ import annotations
 
 from vtop import units
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.frame.latencies import Tail
 from vtop.session.history.window import Window
 

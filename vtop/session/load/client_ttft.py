@@ -1,7 +1,7 @@
 """Network and HTTP: the TTFT that vtop's own requests saw, less the TTFT that the server saw of the same requests.
 
     client  = mean of (first token read - request sent), by the client's stamps
-    server  = (Δ e2e sum - Δ inference sum + Δ prefill sum) / n = queue + prefill + frontend
+    server  = queue + prefill + frontend of the requests that finished (history/ttft_parts.py)
     network = client - server
 
 over the own requests that finished in the window: on the server's side they are the growth of the histograms that are
@@ -28,11 +28,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.recording import Request
 from vtop.session.frame.ttft import OwnTtft
 from vtop.session.history.server import ServerHistory
+from vtop.session.history.ttft_parts import ttft_parts
 from vtop.session.history.window import ScrapeRange, Window
+from vtop.session.load.server_timings import timings_of
 
 FOREIGN_SHARE: Final = 0.02
 LAG_S: Final = 0.5  # by which a client may see a request end after the server had counted it
@@ -66,12 +68,12 @@ class Answered:
         ttft_s = request.first_s - request.sent_s
         self._ttft[-1] += ttft_s
         self._ttfts[-1] += 1
-        timings = timings_of(request)
-        if timings is not None:
+        timings = timings_of(request.timings)
+        if timings.queue_s is not None and timings.prefill_s is not None:
             self._timed[-1] += 1
             self._timed_client[-1] += ttft_s
-            self._timed_queue[-1] += timings[0]
-            self._timed_prefill[-1] += timings[1]
+            self._timed_queue[-1] += timings.queue_s
+            self._timed_prefill[-1] += timings.prefill_s
 
     def sums(self, first: int, last: int) -> Sums:
         """Over the requests from place first up to, not including, last."""
@@ -163,25 +165,7 @@ def own_ttft(
 
 
 def _server_ttft(one: ScrapeRange) -> tuple[float, float]:
-    """(how many finished, the sum of their queue, prefill and frontend; NaN where the server does not tell)."""
-    of = []
-    for quantity in (Quantity.E2E, Quantity.INFERENCE, Quantity.PREFILL):
-        track = one.server.histogram(quantity)
-        of.append(track.sums(one.first, one.last) if track is not None else None)
-    e2e, inference, prefill = of
-    if e2e is None:
-        return 0.0, 0.0
-    if inference is None or prefill is None:
-        return e2e[1], math.nan
-    return e2e[1], e2e[0] - inference[0] + prefill[0]
-
-
-def timings_of(request: Request) -> tuple[float, float] | None:
-    """(queue, prefill) in seconds, as the server's timing object says."""
-    said = request.timings or {}
-    queue_ms, prefill_ms = said.get("queue_time_ms"), said.get("time_to_first_token_ms")
-    if not isinstance(queue_ms, int | float) or not isinstance(prefill_ms, int | float):
-        return None
-    if not (queue_ms >= 0 and prefill_ms >= 0):
-        return None
-    return queue_ms / 1e3, prefill_ms / 1e3
+    """(how many finished, the sum of their TTFT; NaN where the server does not tell)."""
+    whole = Window((one,))
+    finished, parts = whole.observed(Quantity.E2E), ttft_parts(whole)
+    return finished, 0.0 if not finished else parts.total_s * finished if parts is not None else math.nan

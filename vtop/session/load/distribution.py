@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from vtop.metrics.histogram import Histogram
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.history.window import Window
 from vtop.session.load.exact_histogram import Spread
 from vtop.session.load.load import LoadHistory

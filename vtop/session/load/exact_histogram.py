@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from itertools import accumulate, islice
 
-from vtop.samples import samples_needed
+from vtop.samples import nearest_rank, samples_needed
 
 MEDIAN = 0.5
 
@@ -55,7 +55,7 @@ class Spread:
             if everyone < (1 if however_few else needed(q)):
                 found.append(None)
                 continue
-            rank = max(1, math.ceil(q * everyone - 1e-9))
+            rank = nearest_rank(q, everyone)
             if rank > self.n:
                 found.append(math.inf)
                 continue

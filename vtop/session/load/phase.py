@@ -6,10 +6,12 @@ from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from vtop.recording import Load
+from vtop.recording import Load, Request
+from vtop.session.frame.vocabulary import OutputOver
 from vtop.session.load.closed_loop import Round, requests_per_s, rounds, tokens_per_s
 from vtop.session.load.compact_requests import Ended
 from vtop.session.load.request_stats import Seen
+from vtop.session.load.throughput import whole_output_per_s, whole_span
 
 
 @dataclass(slots=True)
@@ -44,21 +46,51 @@ class Phase:
         return self._rounds[1]
 
     def output_per_s(self, now_s: float) -> float | None:
-        """Tokens a second without ramp and drain: over the rounds of a closed loop, else between the end of the warm-up
-        and the last request being sent. None while it runs."""
+        """Tokens a second, over what `output_over` says. None while it runs."""
         _, end = self.state(now_s)
+        over = self.output_over(now_s)
+        if end is None or over is None:
+            return None
+        if over == "rounds":
+            return tokens_per_s(self.rounds(now_s))
+        if over == "all":
+            return whole_output_per_s(self._measured(now_s))
+        return self.seen(now_s).tokens_in.per_s(*self.steady(end))
+
+    def output_over(self, now_s: float) -> OutputOver | None:
+        """What the throughput is over. A closed loop moves in waves, so of one with too few rounds any stretch without
+        ramp and drain depends on where in a wave it lies: there it is all of its requests, ramp and drain in it."""
+        target, end = self.state(now_s)
         if end is None:
             return None
-        found = self.rounds(now_s)
-        return tokens_per_s(found) if found else self.seen(now_s).tokens_in.per_s(*self.steady(end))
+        if self.rounds(now_s):
+            return "rounds"
+        seen = self.seen(now_s)
+        waves = self.begin.concurrency is not None and target is self.begin
+        return "all" if waves and seen.done and seen.done == seen.over else "sending"
+
+    def _measured(self, now_s: float) -> list[Request]:
+        """The requests that ended, without the warm-up."""
+        return [one for one in self.ended.bare(bisect_right(self.end_t, now_s)) if not one.warmup]
+
+    def whole_output_per_s(self, now_s: float) -> float | None:
+        """Tokens a second over all of it (throughput.py). None while it runs."""
+        if self.state(now_s)[1] is None:
+            return None
+        return whole_output_per_s(self.ended.bare(bisect_right(self.end_t, now_s)))
 
     def ended_per_s(self, now_s: float) -> float | None:
         """Requests that ended a second, over the same stretch."""
         _, end = self.state(now_s)
         if end is None:
             return None
-        if found := self.rounds(now_s):
-            return requests_per_s(found)
+        over = self.output_over(now_s)
+        if over == "rounds":
+            return requests_per_s(self.rounds(now_s))
+        if over == "all":
+            measured = self._measured(now_s)
+            span = whole_span(measured)
+            return len(measured) / (span[1] - span[0]) if span is not None and span[1] > span[0] else None
         begin_s, end_s = self.steady(end)
         return self.ended_between(begin_s, end_s) / (end_s - begin_s) if end_s - begin_s >= 1.0 else None
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from itertools import accumulate
+from typing import Final
 
 from vtop.recording import Request
+from vtop.recording.vocabulary import ERROR_CLASSES, ErrorClass, known
 from vtop.session.load.exact_histogram import Spread
-from vtop.session.load.request_latency import broken_bounds, times_of
+from vtop.session.load.request_latency import latency_of
 from vtop.session.load.token_timeline import SLICE_US, Slices
 
-UNFINISHED = "cancelled_at_end"
-CLIENT_LIMIT = "client_limit"  # a request that this machine could not send
+UNFINISHED: Final = "cancelled_at_end"
+CLIENT_LIMIT: Final = "client_limit"  # a request that this machine could not send
 
 
 class Seen:
@@ -27,7 +29,7 @@ class Seen:
         self.late = Spread()
         self.service, self.response = Spread(), Spread()
         self.itl, self.tpot, self.e2e = Spread(), Spread(), Spread()
-        self.errors: Counter[str] = Counter()
+        self.errors: Counter[ErrorClass] = Counter()
         self.said: dict[str, str] = {}  # what the first error of a class says, that says anything
         self.closed = 0  # that were sent and ended, warm-up included
         self.answered = 0  # of those, with their first token
@@ -57,9 +59,10 @@ class Seen:
             if request.error == UNFINISHED:
                 self.unfinished += 1
             else:
-                self.errors[request.error] += 1
+                error = known(request.error, ERROR_CLASSES)
+                self.errors[error] += 1
                 if request.detail:
-                    self.said.setdefault(request.error, request.detail)
+                    self.said.setdefault(error, request.detail)
             for spread in (self.service, self.response, self.tpot, self.e2e):
                 spread.failed += 1
             return
@@ -73,18 +76,18 @@ class Seen:
             self.with_prompt += 1
         if asked is not None and request.prompt_tokens is not None and asked != request.prompt_tokens:
             self.wrong_length += 1
-        times = times_of(request)
+        took = latency_of(request)
         for spread, seconds in (
-            (self.service, times.service_s),
-            (self.response, times.response_s),
-            (self.tpot, times.tpot_s),
-            (self.e2e, times.e2e_s),
+            (self.service, took.ttft_s),
+            (self.response, took.ttft_from_due_s),
+            (self.tpot, took.tpot_s),
+            (self.e2e, took.e2e_s),
         ):
             if seconds is not None:
                 spread.add(seconds)
         self._take_gaps(request)
         if slo:
-            broken = broken_bounds(request, slo)
+            broken = took.broken(slo)
             self.broken.update(broken)
             if not broken:
                 self.good += 1

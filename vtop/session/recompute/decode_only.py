@@ -13,13 +13,11 @@ Source: vLLM v1/metrics/stats.py, loggers.py (one observation of iteration_token
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.history.server import ServerHistory
-
-LOOKS = 600  # scrapes that are looked at, at most, from the end of a stretch backwards
-ENOUGH = 64
 
 
 def only_decoded(server: ServerHistory, scrape: int) -> tuple[float, float] | None:
@@ -73,16 +71,32 @@ def settled(server: ServerHistory, scrape: int, last: int) -> bool:
     return scrape < last and only_decoded(server, scrape + 1) is not None
 
 
-def step_times(server: ServerHistory, first: int, last: int) -> list[float]:
-    """Seconds of a step that only decodes, averaged from scrape to scrape: of the latest such scrapes of a stretch."""
-    times: list[float] = []
-    for scrape in range(last, max(first, last - LOOKS), -1):
-        found = only_decoded(server, scrape)
-        if found is not None:
-            times.append((server.at_s[scrape] - server.at_s[scrape - 1]) / found[0] * _side_by_side(server, scrape))
-            if len(times) == ENOUGH:
-                break
-    return times
+class DecodeSteps:
+    """The scrapes of one server on which only decoding went on, looked for once, as far as anybody asked."""
+
+    def __init__(self, server: ServerHistory) -> None:
+        self._server = server
+        self._next = 1
+        self._scrape = array("I")
+        self._step_s = array("d")
+        self._steps = array("d")
+
+    def over(self, first: int, last: int) -> list[tuple[int, float, float]]:
+        """(scrape, mean seconds of a step, steps) of those after first and up to last."""
+        self._look(last)
+        low, high = bisect_right(self._scrape, first), bisect_right(self._scrape, last)
+        return list(zip(self._scrape[low:high], self._step_s[low:high], self._steps[low:high], strict=True))
+
+    def _look(self, last: int) -> None:
+        server = self._server
+        for scrape in range(self._next, last + 1):
+            found = only_decoded(server, scrape)
+            if found is not None:
+                seconds = server.at_s[scrape] - server.at_s[scrape - 1]
+                self._scrape.append(scrape)
+                self._step_s.append(seconds / found[0] * _side_by_side(server, scrape))
+                self._steps.append(found[0])
+        self._next = max(self._next, last + 1)
 
 
 def _side_by_side(server: ServerHistory, scrape: int) -> int:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.history.server import ServerHistory
 
 
@@ -55,30 +55,22 @@ class Needed:
 
 def needed(server: ServerHistory, first: int, last: int) -> Needed | None:
     """After scrape first and up to scrape last; None where the server does not count tokens."""
-    prompt, generated = _computed(server, first, last), _grown(server, Quantity.GENERATION_TOKENS, first, last)
-    began = server.histogram(Quantity.TTFT)
-    observed = began.sums(first, last) if began is not None else None
+    prompt, generated = _computed(server, first, last), server.grown(Quantity.GENERATION_TOKENS, first, last)
+    observed = server.sums(Quantity.TTFT, first, last)
     if prompt is None or generated is None or observed is None:
         return None
     return Needed(
         prompt=prompt,
         first_tokens=observed[1],
         generated=generated,
-        drafted=_grown(server, Quantity.SPEC_DRAFT_TOKENS, first, last) or 0.0,
-        accepted=_grown(server, Quantity.SPEC_ACCEPTED_TOKENS, first, last) or 0.0,
+        drafted=server.grown(Quantity.SPEC_DRAFT_TOKENS, first, last) or 0.0,
+        accepted=server.grown(Quantity.SPEC_ACCEPTED_TOKENS, first, last) or 0.0,
     )
 
 
 def _computed(server: ServerHistory, first: int, last: int) -> float | None:
-    local = _grown(server, Quantity.PROMPT_TOKENS_BY_SOURCE, first, last, "local_compute")
+    local = server.grown(Quantity.PROMPT_TOKENS_BY_SOURCE, first, last, "local_compute")
     if local is not None:
         return local
-    prompts, hits = (
-        _grown(server, quantity, first, last) for quantity in (Quantity.PROMPT_TOKENS, Quantity.PREFIX_HITS)
-    )
+    prompts, hits = (server.grown(quantity, first, last) for quantity in (Quantity.PROMPT_TOKENS, Quantity.PREFIX_HITS))
     return max(0.0, prompts - (hits or 0.0)) if prompts is not None else None
-
-
-def _grown(server: ServerHistory, quantity: Quantity, first: int, last: int, part: str = "") -> float | None:
-    track = server.total(quantity, part)
-    return track.grown(first, last) if track is not None else None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.frame.tokens import TokenFlops
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import Window

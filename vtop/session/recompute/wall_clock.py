@@ -1,18 +1,20 @@
 """Where the window's time went: decode, prefill, recompute, idle; and how much decode was stolen from each request.
 
-    idle      = time between scrapes with nothing running and nothing generated
-    decode    = steps x step_s, of what is not idle
+    idle      = seconds without a request in the engine (history/busy.py)
+    decode    = steps x the time of a step that only decodes, stretch by stretch, of what is not idle
     the rest  = prefill and recompute, divided by their tokens; decode too where there were neither
 
-A step that also prefills counts as one step of decoding, and what it took longer is in the rest. step_s is the time of
-a step that only decodes: the median over scrapes between which there was nothing but decoding (decoding.py), right to
-one part in the steps of a scrape, where there are ENOUGH of them; else the median ITL of vtop's own load, in which
-steps that also prefill weigh the more the busier the server is. Parts add up to the seconds of the window that the
-counters tell of (a server that was down and came back anew lost count); of several engines or servers they are the
-mean.
+A step that also prefills counts as one step of decoding, and what it took longer is in the rest. The time of a step
+that only decodes is taken from all scrapes of the window between which there was nothing but decoding (decode_only.py),
+where there are ENOUGH of them: a host drifts and batches change, so between two of these a step takes the mean of both.
+step_s is their median, weighted by steps. Of fewer, it is the median ITL of vtop's own load, in which steps that also
+prefill weigh the more the busier the server is; without one, what least squares over steps and prompt tokens make of
+it (history/busy.py). Where the decoding alone would then fill the time, and prompts were computed in it, how the time
+divides is not known. Parts add up to the seconds of the window that the counters tell of (a server that was down and
+came back anew lost count); of several engines or servers they are the mean.
 
     request's decode = Δ decode sum / n, of the n requests that finished
-    undisturbed      = (their mean output - 1) x step_s
+    undisturbed      = (their mean output - 1) x the mean time of a step
     stolen           = 1 - undisturbed / decode       by others' prefill and recompute, and by being preempted
 
 Steps are those that gave output (iteration_tokens' count); several API servers count one step several times.
@@ -21,80 +23,123 @@ Source: vLLM v1/metrics/stats.py, loggers.py. Seconds.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from dataclasses import replace
-from statistics import median
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-from vtop.metrics.vllm import Quantity
+from vtop.metrics.quantity import Quantity
 from vtop.session.frame.tokens import WallClock
+from vtop.session.frame.vocabulary import StepFrom
+from vtop.session.history import busy
+from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import ScrapeRange, Window
-from vtop.session.recompute.decode_only import step_times
+from vtop.session.recompute.decode_only import DecodeSteps
 from vtop.session.recompute.required_tokens import needed
 
-ENOUGH = 3  # scrapes on which only decoding went on
+ENOUGH: Final = 3  # scrapes on which only decoding went on
+_ALL: Final = 1 - 1e-9
+
+Pace = tuple[int, float, float]  # scrape, mean seconds of a step, steps
 
 
-def wallclock(window: Window, *, recomputed_tokens: float | None, own_step_s: float | None) -> WallClock:
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Of a step that only decodes: its usual time, the decoding of a window by it, and where it is from."""
+
+    usual_s: float
+    decode_s: float  # of all engines together
+    source: StepFrom
+
+
+def wallclock(
+    window: Window,
+    decode_steps: Mapping[ServerHistory, DecodeSteps],
+    *,
+    recomputed_tokens: float | None,
+    own_step_s: float | None,
+) -> WallClock:
     """recomputed_tokens: of the window; own_step_s: median ITL of vtop's own load, None without."""
-    times = [time for one in window.ranges for time in step_times(one.server, one.first, one.last)]
-    enough = len(times) >= ENOUGH or own_step_s is None
-    step_s = median(times) if times and enough else own_step_s
-    step_from = ("steps that only decode" if times and enough else "own load") if step_s is not None else None
-    seconds, idle, engines = 0.0, 0.0, 0
+    seconds, engines = 0.0, 0
+    busy_s: float | None = 0.0
     for one in window.ranges:
         many = _engines(one)
         engines += many
         seconds += one.counted_s * many
-        idle += _idle_s(one) * many
+        found = busy.busy_s(one)
+        busy_s = busy_s + found * many if busy_s is not None and found is not None else None
+    steps = window.observed(Quantity.ITERATION_TOKENS)
+    step = _step(window, decode_steps, own_step_s, steps)
     decode = prefill = recompute = None
-    if engines and step_s is not None and seconds > 0:
-        busy = seconds - idle
-        steps = window.observed(Quantity.ITERATION_TOKENS)
-        decode = min(busy, steps * step_s)
+    if engines and step is not None and busy_s is not None and seconds > 0:
         prompt, again = _prompt_tokens(window), recomputed_tokens or 0.0
-        if prompt + again > 0:
-            rest = busy - decode
-            prefill, recompute = rest * prompt / (prompt + again), rest * again / (prompt + again)
-        else:
-            decode, prefill, recompute = busy, 0.0, 0.0
-        decode, prefill, recompute = decode / engines, prefill / engines, recompute / engines
-    request_s, undisturbed_s = window.mean(Quantity.DECODE), _undisturbed_s(window, step_s)
+        if prompt + again <= 0:
+            decode, prefill, recompute = busy_s, 0.0, 0.0
+        elif not busy_s or step.decode_s < _ALL * busy_s:
+            rest = busy_s - step.decode_s
+            decode, prefill = step.decode_s, rest * prompt / (prompt + again)
+            recompute = rest * again / (prompt + again)
+    each = [part / engines if part is not None else None for part in (decode, prefill, recompute)]
+    mean_s = step.decode_s / steps if step is not None and steps else None
+    request_s, undisturbed_s = window.mean(Quantity.DECODE), _undisturbed_s(window, mean_s)
     return WallClock(
-        decode_s=decode,
-        prefill_s=prefill,
-        recompute_s=recompute,
-        idle_s=idle / engines if engines and seconds > 0 else None,
-        step_s=step_s,
-        step_from=step_from,
+        decode_s=each[0],
+        prefill_s=each[1],
+        recompute_s=each[2],
+        idle_s=max(0.0, seconds - busy_s) / engines if engines and busy_s is not None and seconds > 0 else None,
+        step_s=step.usual_s if step is not None else None,
+        step_from=step.source if step is not None else None,
         request_decode_s=request_s,
         undisturbed_decode_s=undisturbed_s,
-        stolen_ratio=max(0.0, 1 - undisturbed_s / request_s) if request_s and undisturbed_s is not None else None,
+        stolen_ratio=max(0.0, 1 - undisturbed_s / request_s)
+        if request_s and undisturbed_s is not None and decode is not None
+        else None,
     )
+
+
+def _step(
+    window: Window, decode_steps: Mapping[ServerHistory, DecodeSteps], own_step_s: float | None, steps: float
+) -> _Step | None:
+    found = [(one, decode_steps[one.server].over(one.first, one.last)) for one in window.ranges]
+    paces = [pace for _, row in found for pace in row]
+    if len(paces) >= ENOUGH or (paces and own_step_s is None):
+        usual_s = _median(paces)
+        decode_s = sum(_decoding_s(one, row, usual_s) for one, row in found)
+        return _Step(usual_s, decode_s, "steps that only decode")
+    if own_step_s is not None:
+        return _Step(own_step_s, own_step_s * steps, "own load")
+    costs = [cost for one in window.ranges if (cost := busy.cost(one)) is not None and cost.told]
+    if len(costs) != 1:
+        return None
+    return _Step(costs[0].step_s, costs[0].step_s * steps, "steps and prompt tokens, fitted")
+
+
+def _decoding_s(one: ScrapeRange, paces: Sequence[Pace], usual_s: float) -> float:
+    """Of the steps of a range, each as long as those nearest to it that only decode."""
+    counted = one.server.histogram(Quantity.ITERATION_TOKENS)
+    if counted is None:
+        return 0.0
+    total, since, before_s = 0.0, one.first, None
+    for scrape, step_s, steps in paces:
+        between = (counted.sums(since, scrape - 1) or (0.0, 0.0))[1] if scrape - 1 > since else 0.0
+        total += between * (step_s if before_s is None else (before_s + step_s) / 2) + steps * step_s
+        since, before_s = scrape, step_s
+    rest = (counted.sums(since, one.last) or (0.0, 0.0))[1] if one.last > since else 0.0
+    return total + rest * (usual_s if before_s is None else before_s)
+
+
+def _median(paces: Sequence[Pace]) -> float:
+    """Of the time of a step, weighted by steps."""
+    half, steps = sum(many for _, _, many in paces) / 2, 0.0
+    ordered = sorted((step_s, many) for _, step_s, many in paces)
+    for step_s, many in ordered:
+        steps += many
+        if steps >= half:
+            return step_s
+    return ordered[-1][0]
 
 
 def _engines(one: ScrapeRange) -> int:
     return max(1, len(one.server.engines(Quantity.RUNNING, one.last)))
-
-
-def _idle_s(one: ScrapeRange) -> float:
-    """Seconds between scrapes with nothing running, nor anything generated in between."""
-    server = one.server
-    running, generated = server.total(Quantity.RUNNING), server.total(Quantity.GENERATION_TOKENS)
-    if running is None:
-        return 0.0
-    idle = 0.0
-    scrapes, values = running.scrape, running.value
-    for place in range(max(0, bisect_right(scrapes, one.first) - 1), bisect_right(scrapes, one.last)):
-        if values[place] != 0:
-            continue
-        begin = max(scrapes[place], one.first)
-        end = min(scrapes[place + 1] if place + 1 < len(scrapes) else one.last, one.last)
-        idle += replace(one, first=begin, last=end).counted_s
-        if generated is not None:  # requests that came and went between two scrapes
-            for at in range(bisect_right(generated.scrape, begin), bisect_right(generated.scrape, end)):
-                scrape = generated.scrape[at]
-                idle -= replace(one, first=scrape - 1, last=scrape).counted_s
-    return max(0.0, idle)
 
 
 def _prompt_tokens(window: Window) -> float:

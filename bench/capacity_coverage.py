@@ -1,0 +1,100 @@
+"""How often the bracket of a capacity search holds the true value of its own rule, and what the search costs.
+
+    python bench/capacity_coverage.py [--searches 200]
+
+Searched is a single-server queue whose capacity is known: services of 20 ms (80 %) and 180 ms, from arrival to end
+within 800 ms for 95 % of the requests. The true long-run capacity comes of bisection over 4 x 1,000,000 requests. The
+true floor of N runs of n requests is that of the search's own seeds: the rate at which the lowest of them leaves 95 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from statistics import median
+
+import numpy as np
+
+from vtop.plan.attainment import Attainment
+from vtop.plan.capacity import Next, Plan, RuleName, RunResult, Search
+
+SLO_S, TARGET = 0.8, 0.95
+CASES: tuple[tuple[RuleName, int, int, int], ...] = (  # rule, N, n, warm-up
+    ("floor", 12, 500, 0),
+    ("floor", 12, 2000, 0),
+    ("floor", 12, 10_000, 0),
+    ("long-run", 12, 500, 200),
+    ("long-run", 6, 2000, 500),
+    ("long-run", 12, 2000, 500),
+    ("long-run", 12, 10_000, 1000),
+)
+
+
+def attained(rate_per_s: float, seed: int, requests: int, warm: int) -> float:
+    """The share of a run's requests within the bound; one server, first come first served, empty at the start."""
+    random = np.random.default_rng(seed)
+    many = requests + warm
+    service_s = np.where(random.random(many) < 0.8, 0.02, 0.18)
+    arrival_s = np.cumsum(random.exponential(1.0, many)) / rate_per_s
+    done = np.cumsum(service_s)
+    end_s = done + np.maximum.accumulate(arrival_s - (done - service_s))
+    return float(np.mean((end_s - arrival_s <= SLO_S)[warm:]))
+
+
+def threshold(low: float, high: float, kept: object) -> float:
+    """The rate at which `kept(rate)` ceases."""
+    for _ in range(24):
+        middle = (low + high) / 2
+        low, high = (middle, high) if kept(middle) else (low, middle)  # type: ignore[operator]
+    return low
+
+
+def searched(plan: Plan, warm: int) -> tuple[Search, int]:
+    search, sent = Search(plan), 0
+    while (run := search.next()) is not None:
+        share = attained(run.rate_per_s, run.seed, run.requests, warm)
+        sent += run.requests + warm
+        search.tell(_result(run, share))
+    return search, sent
+
+
+def _result(run: Next, share: float) -> RunResult:
+    kept = Attainment(run.requests, round(share * run.requests), 0, 0, 0, 0, ())
+    return RunResult(run.rate_per_s, run.seed, kept, run.rate_per_s, run.requests, hold=run.hold)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--searches", type=int, default=200)
+    many = parser.parse_args().searches
+    true = threshold(
+        10.0, 18.0, lambda rate: np.mean([attained(rate, 900_000 + k, 1_000_000, 10_000) for k in range(4)]) >= TARGET
+    )
+    print(f"true long-run capacity {true:.3f} requests/s")
+    print("| rule | N | n | holds | undecided | bracket | requests |")
+    print("|---|---|---|---|---|---|---|")
+    for rule, runs, requests, warm in CASES:
+        began_s, holds, undecided, widths, costs = time.monotonic(), 0, 0, [], []
+        for k in range(many):
+            seeds = tuple(range(1000 * k, 1000 * k + runs))
+            plan = Plan(rule, TARGET, runs, requests, seeds, first_per_s=3.7, hold=False)
+            search, sent = searched(plan, warm)
+            now = search.bracket()
+            low, high = now.passes_per_s or 0.0, now.fails_per_s or np.inf
+            if rule == "floor":
+                of = threshold(5.0, 18.0, lambda rate: min(attained(rate, s, requests, warm) for s in seeds) >= TARGET)  # noqa: B023
+            else:
+                of = true
+            holds += low <= of <= high
+            undecided += now.end == "undecided"
+            widths.append(high / low - 1)
+            costs.append(sent)
+        print(
+            f"| {rule} | {runs} | {requests:,} | {holds / many:.1%} | {undecided / many:.0%} | "
+            f"{median(widths):.1%} | {sum(costs) / many:,.0f} |  <!-- {time.monotonic() - began_s:.0f} s -->",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""A search of capacity ends in a bracket that holds the true value of its own rule, and says why where it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from vtop.plan.attainment import Attainment
+from vtop.plan.capacity import Next, Plan, RunResult, Search
+
+PLAN = Plan("floor", 0.95, 3, 100, (1, 2, 3), first_per_s=1.0, hold=False)
+
+
+def result(run: Next, ratio: float, **more: Any) -> RunResult:
+    passed = round(ratio * run.requests)
+    attained = Attainment(run.requests, passed, 0, 0, 0, 0, ())
+    return RunResult(run.rate_per_s, run.seed, attained, run.rate_per_s, run.requests, hold=run.hold, **more)
+
+
+def search(plan: Plan, ratio: Callable[[Next], float], most: int = 2000) -> Search:
+    found = Search(plan)
+    for _ in range(most):
+        if (run := found.next()) is None:
+            return found
+        found.tell(result(run, ratio(run)))
+    raise AssertionError("no end")
+
+
+def cliff(at_per_s: float) -> Callable[[Next], float]:
+    return lambda run: 1.0 if run.rate_per_s <= at_per_s else 0.5
+
+
+@pytest.mark.parametrize("rule", ["floor", "long-run"])
+@pytest.mark.parametrize("at_per_s", [0.03, 0.7, 1.0, 13.3, 4_000.0])
+def test_the_bracket_holds_the_cliff_and_is_as_narrow_as_asked(rule: Any, at_per_s: float) -> None:
+    found = search(replace(PLAN, rule=rule), cliff(at_per_s)).bracket()
+    assert found.end == "reached"
+    assert found.passes_per_s is not None
+    assert found.fails_per_s is not None
+    assert found.passes_per_s <= at_per_s < found.fails_per_s
+    assert found.fails_per_s / found.passes_per_s <= 1.0501
+
+
+def test_a_floor_ends_a_rate_at_its_first_run_below() -> None:
+    found = search(PLAN, cliff(10.0))
+    assert {len(rate.runs) for rate in found.rates() if rate.verdict == "fail"} == {1}
+    assert {len(rate.runs) for rate in found.rates() if rate.verdict == "pass"} == {3}
+
+
+def test_every_rate_has_the_same_seeds() -> None:
+    found = search(PLAN, cliff(10.0))
+    assert {tuple(run.seed for run in rate.runs) for rate in found.rates()} == {(1, 2, 3), (1,)}
+
+
+def test_an_undecided_rate_gets_more_runs_and_never_moves_the_bracket() -> None:
+    def noisy(run: Next) -> float:
+        near = 9.0 < run.rate_per_s < 11.0
+        return (1.0 if run.seed % 2 else 0.9) if near else cliff(10.0)(run)
+
+    found = search(replace(PLAN, rule="long-run", runs=4, seeds=(1, 2, 3, 4), precision_ratio=0.02), noisy)
+    now = found.bracket()
+    assert now.end == "undecided"
+    assert now.undecided_per_s
+    assert now.passes_per_s is not None
+    assert now.fails_per_s is not None
+    assert now.passes_per_s <= 9.0
+    assert now.fails_per_s >= 11.0
+    assert {len(rate.runs) for rate in found.rates() if rate.verdict == "undecided"} == {12}
+
+
+def test_nothing_passes_and_nothing_fails_are_ends_with_a_name() -> None:
+    nothing = search(replace(PLAN, least_per_s=0.1), lambda run: 0.2).bracket()
+    assert (nothing.end, nothing.passes_per_s, nothing.fails_per_s) == ("nothing passed", None, 0.1)
+    every = search(replace(PLAN, most_per_s=50.0), lambda run: 1.0).bracket()
+    assert (every.end, every.passes_per_s, every.fails_per_s) == ("nothing failed", 50.0, None)
+
+
+def test_a_rate_that_does_not_hold_fails_and_the_search_goes_on_below() -> None:
+    """Runs of 100 pass up to 10/s; over a long run only 8/s does."""
+    found = search(replace(PLAN, hold=True), lambda run: cliff(8.0 if run.hold else 10.0)(run))
+    now = found.bracket()
+    assert now.passes_per_s is not None
+    assert now.passes_per_s <= 8.0
+    assert now.fails_per_s is not None
+    assert now.fails_per_s > now.passes_per_s
+    assert found.held[now.passes_per_s].requests == 400
+
+
+def test_a_pass_above_a_fail_widens_the_bracket() -> None:
+    found = Search(PLAN)
+    for rate, ratio in ((4.0, 1.0), (8.0, 0.5), (16.0, 1.0), (32.0, 0.5)):
+        for seed in PLAN.seeds:
+            found.tell(result(Next(rate, seed, 100), ratio))
+    now = found.bracket()
+    assert (now.passes_per_s, now.fails_per_s, now.monotone) == (4.0, 32.0, False)
+
+
+def test_a_run_that_is_no_evidence_counts_for_nothing() -> None:
+    found = Search(PLAN)
+    found.tell(result(Next(1.0, 1, 100), 1.0, why_not="the server restarted"))
+    assert found.rates() == ()
+    assert len(found.refused) == 1
+    assert found.next() == Next(1.0, 1, 100)
+
+
+def test_equal_attainment_is_enough() -> None:
+    assert search(replace(PLAN, most_per_s=2.0), lambda run: 0.95).bracket().end == "nothing failed"

@@ -1,0 +1,49 @@
+"""The panel events: what happened, the newest on top."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from vtop import units
+from vtop.draw.text import Line, blank, line
+from vtop.draw.theme import Look
+from vtop.session.frame.charts import LoggedEvent
+from vtop.session.frame.frame import Frame
+from vtop.session.frame.vocabulary import LoggedKind
+
+EVENT_ROLES: Final[dict[LoggedKind, str]] = {
+    "start": "dim",
+    "restart": "warn",
+    "flags": "warn",
+    "outage": "bad",
+    "back": "good",
+    "unhealthy": "bad",
+    "preemption": "preemption",
+    "mark": "mark",
+    "note": "dim",
+    "end": "dim",
+}
+_WORDS: Final[dict[LoggedKind, str]] = {"start": "attached ·"}
+
+
+def events(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
+    """What happened, the newest on top: session time, sign, word, text."""
+    latest = frame.event_log[: -height - 1 : -1]
+    lines = [_event(logged, width, look) for logged in latest]
+    if frame.status.kind == "waiting" and frame.origin is None:  # a newcomer may have no server at all
+        offer = line(
+            look, width, ("no server at hand? ", "dim"), ("vtop demo", "mark"), (" brings a simulated one", "dim")
+        )
+        lines = [offer, *lines[: height - 1]]
+    if not lines:
+        lines = [line(look, width, ("nothing happened yet", "dim"))]
+    return lines + [blank(look, width)] * (height - len(lines))
+
+
+def _event(logged: LoggedEvent, width: int, look: Look) -> Line:
+    role = EVENT_ROLES.get(logged.kind, "dim")
+    sign = look.glyphs.signs.get(logged.kind, look.glyphs.signs["note"])
+    word = "" if logged.text.startswith(logged.kind[:7]) else f"{_WORDS.get(logged.kind, logged.kind)} "
+    return line(
+        look, width, (f"{units.clock(logged.at_s):>7} ", "dim"), (f"{sign} {word}", role), (logged.text, "text")
+    )

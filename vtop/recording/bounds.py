@@ -1,0 +1,100 @@
+"""What a line of a recording may hold: a number beyond these bounds comes from a damaged file, and costs its line.
+
+They are far from what a session holds, and near enough that nothing computed from two of them overflows.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from vtop.recording.events import AnyEvent, Event, Gpu, Host, Load, Outage, Request, Scrape, Start, Unknown
+
+INSTANT_S: Final = 1e9  # 31 years of a session
+AHEAD_S: Final = 60.0  # an instant may be so much later than its line: clocks of joined recordings differ
+COUNT: Final = 2**63
+SERVERS: Final = 10_000
+
+_INSTANTS: Final = {kind: tuple(f for f in kind.__struct_fields__ if f.endswith("_s")) for kind in (Outage, Gpu, Host)}
+_STAMPS: Final = ("due_s", "admitted_s", "sent_s", "headers_s", "first_s", "answer_s", "last_s", "end_s")
+_COUNTS: Final = ("prompt_tokens", "cached_tokens", "output_tokens", "chunks", "first_tokens", "status")
+
+
+def wrong(event: AnyEvent) -> str | None:
+    """Why the event cannot be what happened, in words; None where it can."""
+    if not -INSTANT_S <= event.t <= INSTANT_S:
+        return f"t {event.t:.6g} s is no instant of a session"
+    if isinstance(event, Unknown):
+        return None
+    match event:
+        case Scrape():
+            return _of_scrape(event)
+        case Request():
+            return _of_request(event)
+        case Outage() | Gpu() | Host():
+            return _first_beyond(event, _INSTANTS[type(event)])
+        case Load():
+            return _of_load(event)
+        case Start():
+            return _of_start(event)
+    return None
+
+
+def _of_scrape(scrape: Scrape) -> str | None:
+    if (said := _instant(scrape, "at_s", scrape.at_s)) is not None:
+        return said
+    if not 0 <= scrape.took_s <= INSTANT_S or not 0 <= scrape.bytes < COUNT:
+        return f"took_s {scrape.took_s:.6g} or bytes {scrape.bytes:.6g} is out of bounds"
+    for name, counts in scrape.hists.items():
+        if not 0 <= counts.count < COUNT or any(not 0 <= n < COUNT for n in counts.n):
+            return f"{name} counts what cannot be counted"
+    return None
+
+
+def _of_request(request: Request) -> str | None:
+    for name in _STAMPS:
+        at_s = getattr(request, name)
+        if at_s is not None and (said := _instant(request, name, at_s)) is not None:
+            return said
+    for name in _COUNTS:
+        count = getattr(request, name)
+        if count is not None and not 0 <= count < COUNT:
+            return f"{name} {count:.6g} is out of bounds" if abs(count) < 10**300 else f"{name} is out of bounds"
+    if any(not 0 <= gap < COUNT for gap in request.gaps_us or ()) or any(
+        not 0 <= tokens < COUNT for tokens in request.gap_tokens or ()
+    ):
+        return "gaps_us or gap_tokens is out of bounds"
+    return None
+
+
+def _of_load(load: Load) -> str | None:
+    if not 0 <= load.phase < COUNT or not 0 <= load.server < SERVERS:
+        return "phase or server is out of bounds"
+    numbers = (load.concurrency, load.rate_per_s, load.max_in_flight, load.requests, load.for_s, load.warmup)
+    pairs = (*(load.input_tokens or ()), *(load.output_tokens or ()))
+    if any(number is not None and not 0 <= number < COUNT for number in (*numbers, *pairs)):
+        return "a number of the load is out of bounds"
+    return None
+
+
+def _of_start(start: Start) -> str | None:
+    if not 0 < start.interval_s <= INSTANT_S:
+        return f"interval_s {start.interval_s:.6g} is no interval"
+    if not 0 <= start.unix_s <= 250e9:  # the year 9892, beyond which there is no date
+        return f"unix_s {start.unix_s:.6g} is no date"
+    return f"servers: {len(start.servers):,} of them" if len(start.servers) > SERVERS else None
+
+
+def _first_beyond(event: Event, names: tuple[str, ...]) -> str | None:
+    for name in names:
+        value = getattr(event, name)
+        if value is not None and (said := _instant(event, name, value)) is not None:
+            return said
+    return None
+
+
+def _instant(event: Event, name: str, at_s: float) -> str | None:
+    """Instants are no later than their line; a little before the session's start is possible where one was cut out."""
+    if -INSTANT_S <= at_s <= min(INSTANT_S, event.t + AHEAD_S):
+        return None
+    why = "is later than its line" if abs(at_s) <= INSTANT_S else "is no instant"
+    return f"{name} {at_s:.6g} s {why}"

@@ -1,0 +1,1 @@
+"""Answers of `vtop plan` as documents."""
