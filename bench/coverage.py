@@ -143,16 +143,20 @@ def without(host: str, all_of_them: Sequence[One]) -> Profile:
 def again(all_of_them: Sequence[One]) -> Iterator[Held]:
     """The same load on the same host at another time, mostly with other flags."""
     h200 = profile.load("h200-qwen2.5-7b")
-    for one in all_of_them:
-        others = [other for other in all_of_them if other.host != one.host]
-        for asked in all_of_them:
-            if asked is one or asked.host != one.host or asked.run.load.asks != one.run.load.asks:
-                continue
-            if asked.run.load.concurrency != one.run.load.concurrency:
-                continue
-            given = draws(one.factors, spreads(others)[1], DRAWS)
-            tried = simulate(one.run, asked.run.flags, h200, None, given)
-            yield from held(asked.run, tried, model(others))
+    for host in dict.fromkeys(one.host for one in all_of_them):
+        others = [one for one in all_of_them if one.host != host]
+        here = [one for one in all_of_them if one.host == host]
+        sizes, spread = model(others), spreads(others)[1]
+        for one in here:
+            for asked in here:
+                if asked is not one and _load(asked.run) == _load(one.run):
+                    given = draws(one.factors, spread, DRAWS)
+                    tried = simulate(one.run, asked.run.flags, h200, None, given)
+                    yield from held(asked.run, tried, sizes)
+
+
+def _load(run: Run) -> tuple[object, ...]:
+    return run.load.asks, run.load.concurrency
 
 
 def held(run: Run, tried: Simulated, sizes: Mapping[str, float]) -> Iterator[Held]:

@@ -52,7 +52,10 @@ def priced_of(report: Report, file: Path, budget_s: float, tell: Callable[[str],
     from vtop.engine.runs.runs import Run, read
     from vtop.engine.whatif.prices import cost_s
 
-    found = [at_limit(run) for run in read(file) if isinstance(run, Run)]
+    try:
+        found = [at_limit(run) for run in read(file) if isinstance(run, Run)]
+    except VtopError as error:
+        return Priced(missing=(str(error),))
     ordered = sorted(found, key=lambda one: -(one[0].observed.running or 0.0))
     left_s, made, missing = budget_s, [], []
     for run, words in ordered:

@@ -49,7 +49,7 @@ from vtop.session.frame.vocabulary import LoggedKind
 from vtop.session.hardware import energy, roofline
 from vtop.session.history import busy, server_config
 from vtop.session.history.gpus import GpuHistory
-from vtop.session.history.server import ServerHistory
+from vtop.session.history.server import Change, ServerHistory
 from vtop.session.history.window import ScrapeRange, Window, window
 from vtop.session.kv import crowding, occupancy, pool, preemptions
 from vtop.session.kv.preemption_detector import PreemptionDetector
@@ -70,7 +70,7 @@ class Session:
         self.start = start
         self.end_s = 0.0  # of the latest line
         self.finished = False
-        self.servers = [ServerHistory(target, start.interval_s) for target in start.servers]
+        self.servers = [ServerHistory(target, start.interval_s, start.unix_s) for target in start.servers]
         self.gpus = GpuHistory(start.interval_s)
         self.load = LoadHistory()
         self._detectors = {server: PreemptionDetector(server, number) for number, server in enumerate(self.servers)}
@@ -127,13 +127,21 @@ class Session:
         who = self._who(scrape.server)
         broken = server.broken_since_s
         index = len(server.t)
-        restarted = server.apply_scrape(scrape)
+        alternated = server.alternates(scrape.at_s)
+        change = server.apply_scrape(scrape)
+        restarted = change is Change.RESTARTED
         if index == 0:
             self._log_event(scrape.t, scrape.at_s, "start", f"{who}first scrape: {units.bytes_(scrape.bytes)}")
         elif broken is not None:
             self._log_event(scrape.t, scrape.at_s, "back", f"{who}back after {units.seconds(scrape.at_s - broken)}")
         if restarted:
             self._log_event(scrape.t, scrape.at_s, "restart", f"{who}the server restarted: its counters began anew")
+        elif change is Change.ANOTHER:
+            said = "another process answers, which began earlier: nothing it did before is counted"
+            self._log_event(scrape.t, scrape.at_s, "note", who + said)
+        elif change is Change.ALTERNATES and not alternated:
+            said = "the address leads to several processes in turn: no rate is of one of them; give each its own --url"
+            self._log_event(scrape.t, scrape.at_s, "note", who + said)
         changed = index and server.health.scrape[-1] == index
         before, now = server.health.at(index - 1) if changed else scrape.health, scrape.health
         if before != now and now is not None and before is not None:
@@ -149,7 +157,7 @@ class Session:
         detector = self._detectors[server]
         for step in detector.take(index):
             self._log.preempted(scrape.t, detector, step, who)
-        if index and not restarted:
+        if index and change is None:
             self._note_vanished(server, scrape, index, who)
 
     def _note_vanished(self, server: ServerHistory, scrape: Scrape, index: int, who: str) -> None:
@@ -167,9 +175,18 @@ class Session:
 
     def _apply_identity(self, identity: Identity) -> None:
         server = self.servers[identity.server]
+        self._note_models(identity)
         before = next((one for one in reversed(server.identities) if one.flags is not None), None)
         server.apply_identity(identity)
         for said in server_config.changed(before, identity) if before is not None else ():
+            self._log_event(identity.t, identity.t, "flags", self._who(identity.server) + said)
+
+    def _note_models(self, identity: Identity) -> None:
+        """A server that serves something else than before."""
+        known = self.servers[identity.server].identities
+        before = next((one.models for one in reversed(known) if one.models), ())
+        if before and identity.models and before != identity.models:
+            said = f"it serves {', '.join(identity.models)}, and no longer {', '.join(before)}"
             self._log_event(identity.t, identity.t, "flags", self._who(identity.server) + said)
 
     def _apply_outage(self, outage: Outage) -> None:
