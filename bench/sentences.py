@@ -124,11 +124,11 @@ def forms(path: str, value: float) -> set[str]:
         }
     if field.endswith("per_s"):
         return plain | {units.number(size * 60)}
-    if field == "interval_spread_s":  # "4.4 s ± 1.9"
+    if field == "cycle_spread_s":  # "4.4 s ± 1.9"
         return {f"{size:.1f}", units.seconds(size)}
     if field.endswith("_s") or field == "seconds" or (field.isdigit() and ".bounds." in path):
         return {units.seconds(size), units.clock(size), units.span(size), f"{size:.4f} s", units.plain(size) + " s"}
-    if field.endswith(("_ratio", "_share")):
+    if field.endswith(("ratio", "_share")):
         edges = {f"{math.floor(size * 100)} %", f"{math.ceil(size * 100)} %"}  # an axis around it
         whole = {units.whole_percent(size).removesuffix(" %")}  # of a range: (0–100)
         return {units.percent(size), units.whole_percent(size), f"{size:.3f}", units.number(size)} | edges | whole
