@@ -19,7 +19,8 @@ from vtop.draw import theme
 from vtop.draw.layout import columns_for, screen
 from vtop.engine.runs.measured import NUMBERS, quantile
 from vtop.engine.runs.runs import runs
-from vtop.engine.whatif.whatif import recorded_of, verdict_of
+from vtop.engine.whatif.simulation import recorded_of
+from vtop.engine.whatif.whatif import verdict_of
 from vtop.export.notebook import OpenedRecording
 from vtop.export.tables.requests import REQUESTS
 from vtop.load.http.client import Client
@@ -127,7 +128,7 @@ def test_what_if_counts_the_good_requests_that_the_session_counts() -> None:
 
 
 def test_a_difference_is_judged_alike_in_a_comparison_and_in_what_if() -> None:
-    said = {"within": "within the error", "no interval": "error not known"}
+    said = {"within": "within ±", "no interval": "± not known"}
     again = {"within": "within noise", "no interval": "noise not known"}
     numbers = {better: next(one for one in NUMBERS if one.better == better) for better in ("higher", "lower", None)}
     for (better, number), by, half in itertools.product(numbers.items(), (-2.0, 0.0, 2.0), (None, 1.9, 2.0, 2.1)):

@@ -183,7 +183,7 @@ def overload(columns: int = 60) -> Frame:
             Latency("e2e", 71.2, Range(60, None), Range(60, None), Range(60, None), 23, "finished"),
         ),
         prefix_cache=PrefixCache(0.0, 0.0, 721_327, 0.031, False),
-        preemption=Preemption(Count(37, 0.245, 37), 147.0, 4.08),
+        preemption=Preemption(Count(37, 0.245, 37), 147.0),
         gpus=Gpus((device(),), None, True, 527.0, 700.0, 1, 0.3),
         event_log=(
             LoggedEvent(0.0, "start", "first scrape: 43.9 KiB"),
@@ -199,8 +199,10 @@ def overload(columns: int = 60) -> Frame:
             trigger_low_ratio=0.968,
             freed_mean_tokens=6_529,
             interval_mean_s=4.08,
-            interval_spread_s=1.4,
-            per_minute=14.2,
+            cycle_s=4.08,
+            cycle_spread_s=1.4,
+            per_minute=14.7,
+            slope_per_s=0.237,
             straightness=0.998,
             steady=True,
             cycle="admit, fill, preempt, refill: every 4.1 s ± 1.4, at KV 99.6 %, 6,529 tokens freed each time",
@@ -208,6 +210,8 @@ def overload(columns: int = 60) -> Frame:
         ),
         recompute=Recompute(
             method="write bytes, model shape",
+            tokens=258_309,
+            ratio=0.245,
             since_start=258_309,
             since_start_ratio=0.245,
             per_preemption=6_981,
@@ -299,7 +303,7 @@ def nothing_known(columns: int = 60) -> Frame:
         ttft=Ttft(0.0, None, None, None, None, 0.0, None, None, False),
         latencies=(),
         prefix_cache=PrefixCache(None, None, None, None, False),
-        preemption=Preemption(NEVER, None, None),
+        preemption=Preemption(NEVER, None),
         gpus=Gpus((), "no GPU: libnvidia-ml.so.1 is not there", True, None, None, 0, None),
         event_log=(),
         charts=charts,
@@ -331,7 +335,7 @@ def idle(columns: int = 60) -> Frame:
         latencies=tuple(
             replace(one, mean_s=None, p50=None, p90=None, p99=None, n=0) for one in busy.latencies
         ),
-        preemption=Preemption(Count(0, 0.0, 0), None, None),
+        preemption=Preemption(Count(0, 0.0, 0), None),
         gpus=Gpus((device(util_ratio=0.0, power=Gauge(76, 76, 76, 75, 78, 120)),), None, True, 76.0, 700.0, 1, 0.3),
         event_log=busy.event_log[:1],
         charts=replace(
@@ -394,7 +398,7 @@ def fleet(columns: int = 60) -> Frame:
             rejected=Count(7, 0.1, 7),
         ),
         generation_tokens=Count(24_039_200, 159_200.0, 24_039_200),
-        preemption=Preemption(Count(1_234, 8.2, 1_234_567), 147.0, 0.122),
+        preemption=Preemption(Count(1_234, 8.2, 1_234_567), 147.0),
         event_log=(*busy.event_log, LoggedEvent(150.0, "note", "[Errno 111] connection [/refused]\n\x1b[2J\u202e")),
     )
 

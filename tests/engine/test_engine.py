@@ -231,4 +231,5 @@ def test_nothing_of_the_engine_but_its_faces_knows_a_clock_a_socket_or_chance_wi
         tree = ast.parse(path.read_text(encoding="utf-8"))
         imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
         imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-        assert not imported & (outside | ({"random"} - ({"random"} if name == "replay" else set()))), name
+        chance = set() if name in ("replay", "host_drift") else {"random"}
+        assert not imported & (outside | chance), name

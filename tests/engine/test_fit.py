@@ -14,7 +14,7 @@ from vtop.engine.fit.calibration import host_factors_of, with_host_factors
 from vtop.engine.fit.fit import Compared, Fit, compare, fit
 from vtop.engine.runs.measured import Measured
 from vtop.engine.runs.runs import Run, runs
-from vtop.engine.whatif.whatif import recorded_of, simulate
+from vtop.engine.whatif.simulation import recorded_of, simulate
 from vtop.errors import VtopError
 
 RECORDINGS = shipped.folder("recordings")

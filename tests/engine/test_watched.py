@@ -16,7 +16,8 @@ from vtop.engine.fit import profile
 from vtop.engine.runs.replay import Ask, Load, replay
 from vtop.engine.runs.runs import Run, read, runs
 from vtop.engine.runs.watched import Watched, watched
-from vtop.engine.whatif.whatif import TooFarOff, simulate, too_far_off, what_if
+from vtop.engine.whatif.simulation import simulate
+from vtop.engine.whatif.whatif import TooFarOff, too_far_off, what_if
 from vtop.recording import FileRecording, Request, encode
 from vtop.recording import Load as Phase
 from vtop.session.session import Session
@@ -243,3 +244,12 @@ def test_a_profile_without_fingerprints_does_not_know_what_it_was_fitted_on() ->
     run = runs(RECORDINGS / "sweep_c64.jsonl.gz")[0]
     assert older.fitted_on(run.recording) is None
     assert [one for one in what_if(run, older, run.flags).remarks if "is not known" in one]
+
+
+def test_a_pool_too_small_for_any_request_is_none_that_is_known(tmp_path: Path) -> None:
+    server = Scraped()
+    server.server.pool_tokens = 16
+    server.log.events.clear()
+    for finish, running in ((0, 0), (1, 2), (2, 2), (2, 2), (2, 0), (0, 0)):
+        server.then(finish, running)
+    assert "KV pool" in server.why(tmp_path)

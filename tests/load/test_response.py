@@ -17,6 +17,7 @@ from vtop.load.http.response import Asked, Reading
 from vtop.load.http.server_errors import LIMIT, clean, message_of, refused_field
 from vtop.load.http.sse import EventStream, StreamEvent
 from vtop.recording.events import Request, decode, encode
+from vtop.recording.vocabulary import ErrorClass
 
 STREAMS = Path(__file__).parent.parent / "streams"
 
@@ -224,7 +225,9 @@ def reading(*events: bytes, asked: Asked | None = None) -> Reading:
     return result
 
 
-def verdict(*events: bytes, asked: Asked | None = None, broke: str | None = None) -> tuple[str | None, str]:
+def verdict(
+    *events: bytes, asked: Asked | None = None, broke: ErrorClass | None = None
+) -> tuple[ErrorClass | None, str]:
     return reading(*events, asked=asked).verdict(200, broke, "")
 
 
@@ -246,7 +249,7 @@ def test_events_are_not_counted_against_what_was_asked_for() -> None:
 
 
 @pytest.mark.parametrize("broke", ["cancelled_at_end", "reset", "stalled", "timeout", "truncated"])
-def test_nothing_spoils_an_answer_that_was_complete(broke: str) -> None:
+def test_nothing_spoils_an_answer_that_was_complete(broke: ErrorClass) -> None:
     assert verdict(token(finish="stop"), usage(1), DONE, broke=broke) == (None, "")
     assert verdict(token(), broke=broke)[0] == broke
 

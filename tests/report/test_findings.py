@@ -28,7 +28,7 @@ def test_the_overload_is_told_as_the_people_who_measured_it_told_it() -> None:
     found = said(report_of("overload_loaded"))
     assert found["residents"].startswith("64 requests were in flight and only 11 ran (median): the KV pool holds 10.6")
     assert "98.8 % of it is queueing" in found["made of"]
-    assert found["preempted"].startswith("37 preemptions, one every 4.4")
+    assert found["preempted"].startswith("37 preemptions, one every 4.5")
     assert "more than the answers needed" in found["recomputed"]
     assert found["unseen"].startswith("p99 ITL cannot show the 37 preemptions")
 
@@ -116,7 +116,7 @@ def test_failed_requests_come_first() -> None:
     report = of_session(session((Loop(n=40, failing=0.3),)), "x")
     first = findings(report)[0]
     assert first.rule == "failed"
-    assert "of 40 requests failed (status" in first.sentence
+    assert "of 40 requests failed (http_status" in first.sentence
 
 
 def test_service_levels_are_a_finding() -> None:

@@ -73,8 +73,8 @@ def test_overload_is_a_steady_cycle() -> None:
     assert detector.cycle == (
         "admit, fill, preempt, refill: every 4.4 s ± 1.9, at KV 98.8 %, 7,013 tokens freed each time"
     )
-    assert detector.interval_mean_s == pytest.approx((162.0 - 5.0) / 36, abs=0.01)
-    assert detector.per_minute == pytest.approx(13.7, abs=0.05)
+    assert detector.cycle_s == pytest.approx((162.0 - 5.0) / 36, abs=0.01)
+    assert detector.slope_per_s == pytest.approx(13.7 / 60, abs=0.001)
     assert detector.straightness is not None
     assert detector.straightness > 0.99
     assert detector.trigger_low_ratio is not None
@@ -285,3 +285,32 @@ def test_events_add_up_to_the_counter_at_every_moment(seed: int, lag: bool, bloc
         assert told == frame.preemption.count.since_start
     assert told == served.scheduler.preempted
     assert frame.staircase.unconfirmed == 0
+
+
+@pytest.mark.parametrize("name", ["attached_pool7168_c128", "overload", "open_loop", "killed", "pool7168"])
+@pytest.mark.parametrize("window_s", [30.0, 100_000.0])
+def test_there_is_one_time_between_preemptions_and_one_rate_and_they_agree(name: str, window_s: float) -> None:
+    """Not over those scrapes alone that saw one: "every 1.36 s" beside "276 a minute"."""
+    session = recorded(name)
+    for part in (0.4, 0.7, 1.0):
+        frame = session.frame(session.end_s * part, View(window_s=window_s))
+        of, count = frame.staircase, frame.preemption.count
+        if not count.in_window:
+            assert (of.interval_mean_s, of.per_minute) == (None, None)
+            continue
+        assert of.interval_mean_s is not None
+        assert of.per_minute == pytest.approx(60 / of.interval_mean_s)
+        assert count.per_s == pytest.approx(1 / of.interval_mean_s)
+        assert of.interval_mean_s * count.in_window <= frame.window_s + 1e-6
+
+
+def test_recomputed_tokens_stand_beside_the_preemptions_of_the_same_window() -> None:
+    session = recorded("overload")
+    frame = session.frame(100.0, View(window_s=30.0))
+    found, count = frame.recompute, frame.preemption.count.in_window
+    assert count
+    assert found.tokens is not None
+    assert found.since_start is not None
+    assert found.tokens < 0.5 * found.since_start
+    assert found.per_preemption == pytest.approx(found.tokens / count)
+    assert found.per_preemption == pytest.approx(6_981, rel=0.25)  # that of the whole run

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vtop import units
-from vtop.cli.common import attached, form_of, servers_of
+from vtop.cli.common import attached, echo, form_of, servers_of
 from vtop.cli.load import consent, controller_of
 from vtop.cli.options import Number, Seconds, server_options
 from vtop.cli.plan_options import FORMATS, Share
@@ -183,16 +183,17 @@ def _search(search: Search, run: Callable[[Next], RunResult], deadline_s: float 
         search.tell(result)
         if result.why_not is not None:
             refused += 1
-            click.echo(f"rate={one.rate_per_s:g} seed {one.seed}: not counted, {result.why_not}", err=True)
+            echo(f"rate={one.rate_per_s:g} seed {one.seed}: not counted, {result.why_not}", err=True)
             if refused >= 3:
                 search.end = "client limited" if "client" in result.why_not else "server changed"
                 return
             continue
+        refused = 0
         for rate in search.rates():
             if rate.rate_per_s not in told and rate.verdict != "more":
                 told.add(rate.rate_per_s)
                 now = search.bracket()
-                click.echo(
+                echo(
                     f"rate={rate.rate_per_s:g} {rate.verdict}: {(rate.mean_ratio or 0.0):.2%} mean, lowest "
                     f"{(rate.lowest_ratio or 0.0):.2%} of {len(rate.runs)} runs; between "
                     f"{units.number(now.passes_per_s)} and {units.number(now.fails_per_s)} requests/s",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vtop.cli.common import form_of, open_recording, put
+from vtop.cli.common import echo, form_of, open_recording, put
 from vtop.cli.options import ParamType
 from vtop.errors import VtopError
 
@@ -85,11 +85,11 @@ def compare(
         return 0
     judged = gate.judge(found, over, names)
     for line in torn:
-        click.echo(f"vtop: not judged: {line}", err=True)
+        echo(f"vtop: not judged: {line}", err=True)
     for line in judged.open:
-        click.echo(f"vtop: not judged: {line}", err=True)
+        echo(f"vtop: not judged: {line}", err=True)
     for line in judged.failed:
-        click.echo(f"vtop: {line}", err=True)
+        echo(f"vtop: {line}", err=True)
     return 1 if judged.failed else 3 if judged.open or torn else 0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from vtop import units
-from vtop.cli.common import need_terminal, open_recording, print_json, view_of, write
+from vtop.cli.common import echo, need_terminal, open_recording, print_json, view_of, write
 from vtop.cli.options import DEFAULT_THEME, DOCUMENT_WINDOW_S, Number, Seconds, Size, look_options, shape_option
 from vtop.errors import VtopError
 
@@ -76,4 +76,4 @@ def show(
     if png_to is not None:
         write(png_to, screenshot.png(drawn))
     if svg_to is None and png_to is None:
-        click.echo(text, nl=False)
+        echo(text, nl=False)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vtop.cli.common import no_terminal, servers_of, view_of
+from vtop.cli.common import echo, no_terminal, servers_of, view_of
 from vtop.cli.options import look_options, together
 from vtop.errors import VtopError
 
@@ -76,13 +76,13 @@ def simulate(port: int, host: str, **asked: Any) -> None:
     with listening:
         address = f"[{host}]" if ":" in host else host
         flags = settings.flags
-        click.echo(
+        echo(
             f"simulated vLLM ({settings.model}, KV {flags.kv_tokens:,} tok) on "
             f"http://{address}:{listening.getsockname()[1]}",
             err=True,
         )
         if not _loopback(host):
-            click.echo(f"vtop: {host} is no loopback address: whoever reaches this machine can ask it", err=True)
+            echo(f"vtop: {host} is no loopback address: whoever reaches this machine can ask it", err=True)
         number = serve(settings, listening)
     sys.exit(128 + number)
 
@@ -139,7 +139,7 @@ def _print_an_instant(settings: Settings, view: dict[str, Any]) -> None:
     recording = tape(settings, asked, DEMO_CONCURRENCY, DEMO_STILL_S, unix_s=time.time())
     recording.close("the time is up")
     session = read(recording)
-    click.echo(run.still(session, now_s=DEMO_STILL_S, size=(120, 36), **view)[1], nl=False)
+    echo(run.still(session, now_s=DEMO_STILL_S, size=(120, 36), **view)[1], nl=False)
 
 
 def _settings(asked: dict[str, Any]) -> Settings:

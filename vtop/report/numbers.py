@@ -136,6 +136,8 @@ class Numbers:
     requests_per_s: float | None  # that ended, over the same stretch
     queue_of_ttft_ratio: float | None  # of the requests that finished
     queue_of_prefill_ratio: float | None
+    prefill_of_ttft_ratio: float | None
+    frontend_of_ttft_ratio: float | None
     crowding: Crowding
     token_flops: TokenFlops
 
@@ -197,6 +199,8 @@ def numbers(frame: Frame, load: LoadPart | None, begin_s: float, end_s: float) -
         requests_per_s=_ended(frame, load),
         queue_of_ttft_ratio=frame.growth.queue_of_ttft_ratio,
         queue_of_prefill_ratio=frame.growth.queue_of_prefill_ratio,
+        prefill_of_ttft_ratio=frame.growth.prefill_of_ttft_ratio,
+        frontend_of_ttft_ratio=frame.growth.frontend_of_ttft_ratio,
         crowding=frame.crowding,
         token_flops=frame.token_flops,
     )
@@ -218,13 +222,13 @@ def _output_from(load: LoadPart | None, server: float | None) -> str | None:
 def _total(frame: Frame, load: LoadPart | None) -> float | None:
     if load is not None and load.total_per_s is not None:
         return load.total_per_s
-    prompt, output = frame.prompt_tokens.per_s, frame.generation_tokens.per_s
+    prompt, output = frame.throughput.prompt_per_s, frame.throughput.output_per_s
     return prompt + output if prompt is not None and output is not None else None
 
 
 def _ended(frame: Frame, load: LoadPart | None) -> float | None:
     own = load.ended_per_s if load is not None else None
-    return own if own is not None else frame.requests.finished.per_s
+    return own if own is not None else frame.throughput.finished_per_s
 
 
 def _of_own(of: Quantiles) -> Times:

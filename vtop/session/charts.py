@@ -17,6 +17,7 @@ from vtop.metrics.quantity import Quantity
 from vtop.recording import GAP_INTERVALS
 from vtop.session.frame.charts import Charts, LoggedEvent, Points
 from vtop.session.frame.frame import View
+from vtop.session.frame.vocabulary import LoggedKind
 from vtop.session.history.gpus import GpuHistory
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.tracks import HistogramTrack, Track
@@ -52,6 +53,20 @@ class Columns:
             # without a scrape of its own the one before still holds
             points.append(track.high(min(first, last), last) if known_s > 0 and last >= 0 else None)
         return points
+
+    def fullest(self, running: Track | None, waiting: Track | None) -> list[tuple[float, float] | None]:
+        """(running, waiting) of one scrape in each column: the one with most of both together."""
+        found: list[tuple[float, float] | None] = []
+        for k, known_s in enumerate(self._known_s):
+            first, last = self.scrapes[k] + 1, self.scrapes[k + 1]
+            if running is None or waiting is None or not known_s > 0 or last < 0:
+                found.append(None)
+                continue
+            first = max(0, min(first, last))
+            pairs = zip(running.every(first, last), waiting.every(first, last), strict=True)
+            known = [(a, b) for a, b in pairs if a == a and b == b]
+            found.append(max(known, key=sum, default=None))
+        return found
 
     def rate(self, track: Track | None) -> list[float | None]:
         """Mean growth per second in each column."""
@@ -166,6 +181,7 @@ def charts(
     def rate(quantity: Quantity) -> Points:
         return _together([one.rate(one.server.total(quantity)) for one in columns], sum)
 
+    then = [one.fullest(one.server.total(Quantity.RUNNING), one.server.total(Quantity.WAITING)) for one in columns]
     preemptions = [(one, one.server.total(Quantity.PREEMPTIONS)) for one in columns]
     queue_s, prefill_s, frontend_s = _breakdown(columns)
     decode, prefill = _make_up(columns)
@@ -187,6 +203,8 @@ def charts(
         power_w=_devices(devices, devices.power_w, now_s, edges),
         sm_mhz=_devices(devices, devices.sm_mhz, now_s, edges),
         temp_c=_devices(devices, devices.temp_c, now_s, edges),
+        running_then=_together([[pair and pair[0] for pair in row] for row in then], sum),
+        waiting_then=_together([[pair and pair[1] for pair in row] for row in then], sum),
         marks=_marks(marks, edges),
     )
 
@@ -285,7 +303,7 @@ def _devices(history: GpuHistory, track: Track, now_s: float, edges: Sequence[fl
     return tuple(points)
 
 
-def _marks(event_log: Sequence[LoggedEvent], edges: Sequence[float]) -> tuple[tuple[int, str], ...]:
+def _marks(event_log: Sequence[LoggedEvent], edges: Sequence[float]) -> tuple[tuple[int, LoggedKind], ...]:
     return tuple(
         (bisect_left(edges, logged.at_s) - 1, logged.kind)
         for logged in event_log

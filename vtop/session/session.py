@@ -30,6 +30,7 @@ from vtop.recording import (
     events_of,
 )
 from vtop.recording.events import DEFAULT_KIND
+from vtop.recording.vocabulary import LOAD_STATES, known
 from vtop.session import charts
 from vtop.session.bottleneck import incidents, queueing, status
 from vtop.session.bottleneck.evidence import pressure
@@ -44,10 +45,11 @@ from vtop.session.frame.requests import Preemption, Requests
 from vtop.session.frame.servers import EnginePart, ServerLoad, ServerPart, StartedWith
 from vtop.session.frame.values import Count
 from vtop.session.frame.verdict import Pressure
+from vtop.session.frame.vocabulary import LoggedKind
 from vtop.session.hardware import energy, roofline
 from vtop.session.history import busy, server_config
 from vtop.session.history.gpus import GpuHistory
-from vtop.session.history.server import ServerHistory
+from vtop.session.history.server import Change, ServerHistory
 from vtop.session.history.window import ScrapeRange, Window, window
 from vtop.session.kv import crowding, occupancy, pool, preemptions
 from vtop.session.kv.preemption_detector import PreemptionDetector
@@ -68,7 +70,7 @@ class Session:
         self.start = start
         self.end_s = 0.0  # of the latest line
         self.finished = False
-        self.servers = [ServerHistory(target, start.interval_s) for target in start.servers]
+        self.servers = [ServerHistory(target, start.interval_s, start.unix_s) for target in start.servers]
         self.gpus = GpuHistory(start.interval_s)
         self.load = LoadHistory()
         self._detectors = {server: PreemptionDetector(server, number) for number, server in enumerate(self.servers)}
@@ -125,18 +127,28 @@ class Session:
         who = self._who(scrape.server)
         broken = server.broken_since_s
         index = len(server.t)
-        restarted = server.apply_scrape(scrape)
+        alternated = server.alternates(scrape.at_s)
+        change = server.apply_scrape(scrape)
+        restarted = change is Change.RESTARTED
         if index == 0:
             self._log_event(scrape.t, scrape.at_s, "start", f"{who}first scrape: {units.bytes_(scrape.bytes)}")
         elif broken is not None:
             self._log_event(scrape.t, scrape.at_s, "back", f"{who}back after {units.seconds(scrape.at_s - broken)}")
         if restarted:
             self._log_event(scrape.t, scrape.at_s, "restart", f"{who}the server restarted: its counters began anew")
+        elif change is Change.ANOTHER:
+            said = "another process answers, which began earlier: nothing it did before is counted"
+            self._log_event(scrape.t, scrape.at_s, "note", who + said)
+        elif change is Change.ALTERNATES and not alternated:
+            said = "the address leads to several processes in turn: no rate is of one of them; give each its own --url"
+            self._log_event(scrape.t, scrape.at_s, "note", who + said)
         changed = index and server.health.scrape[-1] == index
         before, now = server.health.at(index - 1) if changed else scrape.health, scrape.health
         if before != now and now is not None and before is not None:
-            kind, word = ("back", "healthy again") if now == 200 else ("unhealthy", f"/health says {now or 'nothing'}")
-            self._log_event(scrape.t, scrape.at_s, kind, who + word)
+            if now == 200:
+                self._log_event(scrape.t, scrape.at_s, "back", f"{who}healthy again")
+            else:
+                self._log_event(scrape.t, scrape.at_s, "unhealthy", f"{who}/health says {now or 'nothing'}")
         if scrape.bad_lines and not (index and server.bad_lines.at(index - 1)):
             lines = "1 line" if scrape.bad_lines == 1 else f"{scrape.bad_lines} lines"
             self._log_event(
@@ -145,7 +157,7 @@ class Session:
         detector = self._detectors[server]
         for step in detector.take(index):
             self._log.preempted(scrape.t, detector, step, who)
-        if index and not restarted:
+        if index and change is None:
             self._note_vanished(server, scrape, index, who)
 
     def _note_vanished(self, server: ServerHistory, scrape: Scrape, index: int, who: str) -> None:
@@ -163,9 +175,18 @@ class Session:
 
     def _apply_identity(self, identity: Identity) -> None:
         server = self.servers[identity.server]
+        self._note_models(identity)
         before = next((one for one in reversed(server.identities) if one.flags is not None), None)
         server.apply_identity(identity)
         for said in server_config.changed(before, identity) if before is not None else ():
+            self._log_event(identity.t, identity.t, "flags", self._who(identity.server) + said)
+
+    def _note_models(self, identity: Identity) -> None:
+        """A server that serves something else than before."""
+        known = self.servers[identity.server].identities
+        before = next((one.models for one in reversed(known) if one.models), ())
+        if before and identity.models and before != identity.models:
+            said = f"it serves {', '.join(identity.models)}, and no longer {', '.join(before)}"
             self._log_event(identity.t, identity.t, "flags", self._who(identity.server) + said)
 
     def _apply_outage(self, outage: Outage) -> None:
@@ -178,18 +199,20 @@ class Session:
 
     def _apply_load(self, load: Load) -> None:
         self.load.apply_load(load)
-        match load.state:
+        match known(load.state, LOAD_STATES):
             case "begin":
                 text = f"load {load.spec}"
             case "steady":
                 text = "warm-up is over"
             case "change":
                 text = target_words(load)
-            case _:
+            case "other":
+                return
+            case "end":
                 text = ended_words(load, self.load.phases[load.phase].seen(load.t))
         self._log_event(load.t, load.t, "phase", text)
 
-    def _log_event(self, t: float, at_s: float, kind: str, text: str) -> None:
+    def _log_event(self, t: float, at_s: float, kind: LoggedKind, text: str) -> None:
         self._log.add(t, LoggedEvent(at_s, kind, text))
 
     def _who(self, server: int) -> str:
@@ -202,6 +225,8 @@ class Session:
 
     def frame(self, now_s: float, view: View = View()) -> Frame:  # noqa: B008 - frozen
         scrapes = window(self.servers, now_s, view.window_s)
+        # what requests took is that of others than the one vtop tried the server with
+        asked = scrapes if view.whole else scrapes.after(self.load.tried_s(now_s))
         event_log = self.event_log(now_s, EVENTS_SHOWN)
         gpus = self.gpus.part(now_s, view.window_s, local=any(target.local for target in self.start.servers))
         servers = tuple(self._server(index, now_s) for index in range(len(self.servers)))
@@ -234,8 +259,8 @@ class Session:
             generation_tokens=scrapes.count(Quantity.GENERATION_TOKENS),
             throughput=busy.throughput(scrapes),
             iteration=latencies.iteration(scrapes),
-            ttft=ttft.ttft(scrapes, waiting, present),
-            latencies=latencies.latencies(scrapes),
+            ttft=ttft.ttft(asked, waiting, present),
+            latencies=latencies.latencies(asked),
             prefix_cache=latencies.prefix_cache(scrapes, preempted.in_window),
             preemption=_preemption(scrapes, preempted),
             gpus=gpus,
@@ -243,7 +268,7 @@ class Session:
             charts=charts.charts(self.servers, self.gpus, self._log.marks(now_s), now_s, view),
             load=self._load(now_s),
         )
-        frame = self._analysed(frame, scrapes, present)
+        frame = self._analysed(frame, scrapes, asked, present)
         frame = replace(frame, pressure=self._pressure(scrapes, frame, view))
         return replace(frame, verdict=verdict(frame))
 
@@ -265,7 +290,7 @@ class Session:
         """When a server could not be read or its engine stood still, over the whole session."""
         return incidents.incidents(self.servers, self.end_s)
 
-    def marks(self, kind: str) -> tuple[LoggedEvent, ...]:
+    def marks(self, kind: LoggedKind) -> tuple[LoggedEvent, ...]:
         """All logged events of a kind that stand in the charts: restart, outage, mark."""
         return tuple(one for one in self._log.marks() if one.kind == kind)
 
@@ -279,9 +304,10 @@ class Session:
         scrapes = Window(tuple(one for one in scrapes.ranges if one.server in fresh))
         return scrapes if scrapes.now(Quantity.RUNNING) or scrapes.now(Quantity.WAITING) else Window(())
 
-    def _analysed(self, frame: Frame, scrapes: Window, present: Window) -> Frame:
+    def _analysed(self, frame: Frame, scrapes: Window, asked: Window, present: Window) -> Frame:
+        one_load = self._one_load(scrapes, frame.now_s)
         again = recompute.recompute(scrapes, frame.now_s, self._detectors, self._fits)
-        return replace(
+        frame = replace(
             frame,
             staircase=preemptions.staircase(scrapes, self._detectors),
             recompute=again,
@@ -296,11 +322,13 @@ class Session:
             account=occupancy.account(scrapes, self.servers, self.load, frame.now_s, frame.kv.bytes_per_token),
             crowding=crowding.crowding(scrapes),
             token_flops=token_flops.token_flops(scrapes, frame.now_s, self._fits),
-            queueing=queueing.queueing(scrapes, present.since(self.load.settled_s(frame.now_s))),
+            queueing=queueing.queueing(asked, present.since(self.load.settled_s(frame.now_s))),
             energy=energy.energy(scrapes, self.gpus, self._idle_power, frame.now_s),
-            growth=load_scaling.growth(self._load_scaling, frame.ttft, frame.now_s),
+            growth=load_scaling.growth(self._load_scaling, frame.ttft, one_load, frame.now_s),
             own_ttft=client_ttft.own_ttft(scrapes, self.servers, self.load.answered, frame.now_s),
         )
+        share = recompute.time_ratio(frame.wallclock)
+        return replace(frame, recompute=replace(again, time_ratio=share))
 
     def _pressure(self, scrapes: Window, frame: Frame, view: View) -> Pressure | None:
         def max_num_seqs(one: ScrapeRange) -> int | None:
@@ -321,10 +349,20 @@ class Session:
             return part
         server = self.servers[part.server]
         scrapes = server.visible(now_s)
-        hits = server.total(Quantity.PREFIX_HITS)
+        parts = [part for part in server.parts(Quantity.PROMPT_TOKENS_BY_SOURCE) if part != "local_compute"]
+        hits = [server.total(Quantity.PROMPT_TOKENS_BY_SOURCE, part) for part in parts]
+        hits = hits or [server.total(Quantity.PREFIX_HITS)]
         first = max(0, bisect_right(server.at_s, part.begin_s, 0, scrapes) - 1)
         last = min(scrapes, bisect_right(server.at_s, part.begin_s + part.elapsed_s, 0, scrapes) + 1) - 1
-        return replace(part, prefix_hit_tokens=hits.grown(first, last) if hits is not None and last >= first else None)
+        grown = [track.grown(first, last) for track in hits if track is not None] if last >= first else []
+        known = [tokens for tokens in grown if tokens is not None]
+        return replace(part, prefix_hit_tokens=sum(known) if known else None)
+
+    def _one_load(self, scrapes: Window, now_s: float) -> bool:
+        """Whether vtop's own load, where it runs, aimed at one thing all through a window."""
+        begins = [one.server.at_s[one.first] for one in scrapes.ranges]
+        ends = [one.server.at_s[one.last] for one in scrapes.ranges]
+        return not begins or self.load.steady_between(min(begins), max(ends), now_s)
 
     def _server(self, index: int, now_s: float) -> ServerPart:
         server = self.servers[index]
@@ -433,5 +471,4 @@ def _preemption(window: Window, count: Count) -> Preemption:
     return Preemption(
         count=count,
         latest_at_s=max(latest, default=None),
-        interval_s=window.counted_s / count.in_window if count.in_window else None,
     )

@@ -112,6 +112,7 @@ class ServerSource:
         self._stride = 1  # ticks from one page to the next
         self._slow = 0
         self._fast = 0
+        self._who: tuple[str | None, float | None] | None = None  # model and start of the process, by its scrapes
         self._full_labels: set[str] = set()  # with too many values, as noted
         self._too_large = 0  # answers in a row
         self._patient_why = ""  # as noted
@@ -194,7 +195,7 @@ class ServerSource:
             self._full_labels.add(label)
             self._note(f"/metrics: {label} has more than {MOST_VALUES} values; the rest is taken together as {OTHER}")
         self._pace(busy_s)
-        if self._down or not self._known or at_s >= self._ask_again_s or (scrape.full and self._another()):
+        if self._down or not self._known or at_s >= self._ask_again_s or (scrape.full and self._another(scrape)):
             self._identify()
         self._down = False
         return True
@@ -276,8 +277,11 @@ class ServerSource:
     def _small(self, path: str) -> Answer:
         return self._connection.get(path, timeout_s=self._small_timeout_s, limit_bytes=SMALL_LIMIT_BYTES)
 
-    def _another(self) -> bool:
+    def _another(self, scrape: Scrape) -> bool:
         """Whether another process answers: one that came back between two pages had no outage."""
+        who, self._who = self._who, (scrape.model, scrape.values.get("process_start_time_seconds"))
+        if who is not None and who != self._who:
+            return True
         return self._command is not None and not command.runs(self._command)
 
     def _identify(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from vtop import units
 from vtop.draw import chart
 from vtop.draw.grid import Block, chart_cells, chart_rows, growing, left, parted, seen, sparked, stacked, top
@@ -10,6 +12,8 @@ from vtop.draw.theme import Look
 from vtop.session.frame.charts import Points
 from vtop.session.frame.frame import Frame
 from vtop.session.frame.values import Count
+
+_OF: Final = {"prompt tokens": "prompt tok", "looked up": "tok looked up"}
 
 
 def tokens(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
@@ -62,11 +66,12 @@ def _recomputed(frame: Frame, width: int, look: Look) -> Line:
     """How much ran again, by how much that was more than the answers needed, and what a preemption cost."""
     found = frame.recompute
     about = "≈ " if found.estimate else ""
-    extra = "" if found.since_start_ratio is None else f" (+{units.percent(found.since_start_ratio)})"
-    total = (f"{about}{units.count(found.since_start)} tok", "number")
+    extra = "" if found.ratio is None else f" (+{units.percent(found.ratio)})"
+    total = (f"{about}{units.count(found.tokens)} tok", "number")
     shown = [Phrase(0, (("recomputed ", "dim"), total, (extra, "text")))]
     if found.per_preemption is not None:
         shown.append(Phrase(1, ((f"{units.count(found.per_preemption)} per preemption", "dim"),)))
+    shown.append(Phrase(2, ((f"since vtop attached {about}{units.count(found.since_start)}", "dim"),)))
     return phrases(look, width, shown)
 
 
@@ -80,7 +85,7 @@ def _prefix(frame: Frame, width: int, look: Look) -> Line:
             (
                 ("prefix hits ", "dim"),
                 (units.percent(hits.hit_ratio), "text"),
-                (f" of {units.count(hits.asked_tokens)} tok", "dim"),
+                (f" of {units.count(hits.asked_tokens)} {_OF[hits.of]}", "dim"),
             ),
         ),
         Phrase(2, (("since server start ", "dim"), (units.percent(hits.lifetime_ratio), "text"))),

@@ -188,11 +188,12 @@ def _stair(frame: Frame) -> Row:
     if staircase.freed_mean_tokens is not None:
         items.append(_said(2, (f"{units.count(staircase.freed_mean_tokens)} tok freed each", "dim")))
     if staircase.steady:
-        spread = units.seconds(staircase.interval_spread_s)
-        items.append(_said(5, (f"a cycle of {units.seconds(staircase.interval_mean_s)} ± {spread}", "text")))
+        spread = units.seconds(staircase.cycle_spread_s)
+        items.append(_said(5, (f"a cycle of {units.seconds(staircase.cycle_s)} ± {spread}", "text")))
     if staircase.per_minute is not None:
-        fit = "" if staircase.straightness is None else f", R² {staircase.straightness:.3f}"
-        items.append(_said(3, (f"{units.number(staircase.per_minute)} a minute{fit}", "dim")))
+        items.append(_said(3, (f"{units.number(staircase.per_minute)} a minute", "dim")))
+    if staircase.straightness is not None:
+        items.append(_said(6, (f"R² {staircase.straightness:.3f}", "dim")))
     if staircase.thrashing:
         items.append(_said(0, (f"thrashing: put back more than 5 times: {units.count(staircase.thrashing)}", "bad")))
     if staircase.unconfirmed:
@@ -205,9 +206,9 @@ def _recompute(frame: Frame) -> Row:
     if found.method is None or not frame.preemption.count.since_start:
         return None
     about = "≈ " if found.estimate else ""
-    items = [_said(0, (f"{about}{units.count(found.since_start)} tok", "number"))]
-    if found.since_start_ratio is not None:
-        items.append(_said(1, (f"{units.percent(found.since_start_ratio)} more than the answers needed", "text")))
+    items = [_said(0, (f"{about}{units.count(found.tokens)} tok", "number"))]
+    if found.ratio is not None:
+        items.append(_said(1, (f"{units.percent(found.ratio)} more than the answers needed", "text")))
     if found.per_preemption is not None:
         items.append(_said(2, (f"{about}{units.count(found.per_preemption)} per preemption", "text")))
     checks = [

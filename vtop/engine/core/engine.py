@@ -12,6 +12,7 @@ from collections import deque
 from typing import Final
 
 from vtop.engine.core.flags import Flags
+from vtop.engine.core.host_drift import HostDrift
 from vtop.engine.core.model_shape import ModelShape, Work
 from vtop.engine.core.request import Request
 from vtop.engine.core.scheduler import Scheduler
@@ -29,14 +30,23 @@ class Engine:
     """
 
     def __init__(
-        self, flags: Flags, timing: Timing, frontend: Frontend, shape: ModelShape, *, tell_batch: bool = False
+        self,
+        flags: Flags,
+        timing: Timing,
+        frontend: Frontend,
+        shape: ModelShape,
+        *,
+        tell_batch: bool = False,
+        drift: HostDrift | None = None,
     ) -> None:
+        """drift: of the host that the engine's thread runs on; None: always as fast."""
         self.flags = flags
         self.shape = shape
         self.frontend = frontend
         self.scheduler = Scheduler(flags, tell_batch=tell_batch)
         self.now_s = 0.0  # of the engine's thread
         self.gpu = GpuSpeed(timing, shape, flags)
+        self._drift = drift
         self._depth = 2 if flags.async_scheduling else 1
         self._in_flight: deque[tuple[Plan, float]] = deque()  # a plan and when the GPU is done with it
         self._gpu_free_s = 0.0
@@ -89,7 +99,10 @@ class Engine:
         return self._may_plan and (self.scheduler.has_requests or bool(self._input))
 
     def _launch(self, plan: Plan) -> None:
-        launched_s = self.now_s + self.gpu.launch_s(plan, self.now_s)
+        launch_s = self.gpu.launch_s(plan, self.now_s)
+        if self._drift is not None:
+            launch_s *= self._drift(self.now_s)
+        launched_s = self.now_s + launch_s
         begin_s = max(self.now_s, self._gpu_free_s)
         took_s = self.gpu.step_s(plan, begin_s - self._gpu_free_s)
         self._gpu_free_s = max(launched_s, begin_s + took_s)

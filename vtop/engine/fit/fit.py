@@ -140,7 +140,7 @@ def _slower(runs: Sequence[Run], shape: ModelShape) -> tuple[Coefficient, ...]:
 
 def _ratios(run: Run, timing: Timing, frontend: Frontend, shape: ModelShape) -> Vector:
     """How many times too slow prefill and decode of a run are simulated."""
-    found = measures(replay(_shortened(run.load), Engine(run.flags, timing, frontend, shape)).requests)
+    found = measures(replay(shortened(run.load), Engine(run.flags, timing, frontend, shape)).requests)
     names = ("prefill_s", "decode_s")
     return np.array([(found[name] + FLOOR_S) / (getattr(run.observed, name) + FLOOR_S) for name in names])
 
@@ -164,7 +164,7 @@ def _coefficients(table: Sequence[Coefficient], at: Vector) -> tuple[Timing, Fro
     return Timing(**timing), Frontend(**frontend)
 
 
-def _shortened(load: Load) -> Load:
+def shortened(load: Load) -> Load:
     """Of a long steady run only as much as says what it is like: one with so few in flight that how they all began at
     once is nothing to the mean."""
     if load.concurrency is None or load.concurrency >= UNSTEADY or not load.uniform:
@@ -175,7 +175,7 @@ def _shortened(load: Load) -> Load:
 def misses(run: Run, timing: Timing, frontend: Frontend, shape: ModelShape) -> Vector:
     """How far a run's simulation is off, by measure, in units of what it may well be: the mean of several, since whose
     answer comes first is chance."""
-    load = _shortened(run.load)
+    load = shortened(run.load)
     steady = load.concurrency is not None and not UNSTEADY <= load.concurrency <= len(load.asks) / 4
     tries = 1 if steady else TRIES
     tried = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from math import ceil, nan
 from statistics import fmean
 from typing import Final
 
@@ -86,13 +87,19 @@ NUMBERS: Final = (
 
 
 class Levels:
-    """Watches a replay: how many ran and waited and how full the pool was, over time."""
+    """Watches a replay: how many ran and waited and how full the pool was, over time.
 
-    def __init__(self, engine: Engine) -> None:
+    scraped_s: when the first scrape falls and how far apart they are: the means are over them, as on record. None: over
+    all of the time.
+    """
+
+    def __init__(self, engine: Engine, scraped_s: tuple[float, float] | None = None) -> None:
         self._engine = engine
         self._at_s = 0.0
         self._sums = [0.0, 0.0, 0.0]
         self._now = (0, 0, 0.0)
+        self._scraped_s = scraped_s
+        self._scrapes = 0
         self.most_running = 0
 
     def __call__(self, outcome: Outcome) -> None:
@@ -104,14 +111,23 @@ class Levels:
         self.most_running = max(self.most_running, running)
 
     def _hold(self, until_s: float) -> None:
-        took_s, sums, now = until_s - self._at_s, self._sums, self._now
-        sums[0] += took_s * now[0]
-        sums[1] += took_s * now[1]
-        sums[2] += took_s * now[2]
+        sums, now = self._sums, self._now
+        if self._scraped_s is None:
+            times = until_s - self._at_s
+        else:
+            first_s, apart_s = self._scraped_s
+            passed = max(0, ceil((until_s - first_s) / apart_s))
+            times = float(passed - self._scrapes)
+            self._scrapes = passed
+        sums[0] += times * now[0]
+        sums[1] += times * now[1]
+        sums[2] += times * now[2]
         self._at_s = until_s
 
     def means(self, span_s: float) -> tuple[float, float, float]:
-        running, waiting, kv_ratio = (total / span_s for total in self._sums)
+        """Over so many seconds. Of fewer than one scrape nothing is known: NaN."""
+        over = span_s if self._scraped_s is None else float(self._scrapes)
+        running, waiting, kv_ratio = (total / over if over else nan for total in self._sums)
         return running, waiting, kv_ratio
 
 
@@ -145,13 +161,17 @@ def simulated(replayed: Replayed, levels: Levels, bounds: Bounds | None, counted
         prefill_s=means["prefill_s"],
         frontend_s=means["frontend_s"],
         e2e_s=means["e2e_s"],
-        running=running,
-        waiting=waiting,
-        kv_ratio=kv_ratio,
+        running=_known(running),
+        waiting=_known(waiting),
+        kv_ratio=_known(kv_ratio),
         preemptions=float(replayed.preemptions),
         recomputed_ratio=replayed.recomputed_tokens / needed,
         **of_requests([latency_of(request) for request in requests], replayed.span_s, bounds),
     )
+
+
+def _known(value: float) -> float | None:
+    return value if value == value else None
 
 
 def of_requests(

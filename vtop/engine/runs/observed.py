@@ -75,7 +75,7 @@ def observed(
     parts = parts_of(*((known[name], 1.0) for name in ("e2e_s", "queue_s", "prefill_s", "inference_s")))
     busy = between(session.servers, *busy_s, session.end_s)
     running, waiting, kv_ratio = (
-        _level(busy, quantity) for quantity in (Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED)
+        _level(busy, quantity, busy_s[1]) for quantity in (Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED)
     )
     preemptions = window.delta(Quantity.PREEMPTIONS)
     last_s = window.ranges[0].server.at_s[window.ranges[0].last]
@@ -123,8 +123,10 @@ def _mean(window: Window, quantity: Quantity, without: Sequence[float]) -> float
     return (total - sum(without)) / max(1.0, count - len(without))
 
 
-def _level(window: Window, quantity: Quantity) -> float | None:
-    known = [value for value in window.each_together(quantity) if value == value]
+def _level(window: Window, quantity: Quantity, until_s: float) -> float | None:
+    """Mean over the scrapes up to an instant: the window ends with one after it."""
+    scrapes = zip(window.instants, window.each_together(quantity), strict=True)
+    known = [value for at_s, value in scrapes if value == value and at_s <= until_s]
     return fmean(known) if known else None
 
 

@@ -6,29 +6,24 @@ Rows that the model cannot tell from the best are said to be as good: that is wh
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from vtop.engine.core.flags import Flags
-from vtop.engine.fit.calibration import AS_FITTED, HostFactors, with_host_factors
+from vtop.engine.fit.calibration import AS_FITTED, HostFactors
 from vtop.engine.fit.profile import Profile
 from vtop.engine.runs.measured import NUMBERS, Bounds, Number
 from vtop.engine.runs.runs import Run
-from vtop.engine.whatif.whatif import (
-    Error,
-    Simulated,
-    TooFarOff,
-    error_of,
-    recorded_of,
-    remarks,
-    simulate,
-    too_far_off,
-)
+from vtop.engine.whatif.simulation import Simulated, plausible, recorded_of, simulate, values
+from vtop.engine.whatif.unknowns import by_chance_alone, paired_doubt
+from vtop.engine.whatif.whatif import TooFarOff, remarks, too_far_off
 from vtop.errors import VtopError
 
 FLAGS: Final = ("max-num-seqs", "kv-tokens", "max-num-batched-tokens")
 CRITERIA: Final = {number.name: number for number in NUMBERS if number.better is not None}
 MOST: Final = 64  # values
+SERVERS: Final = 5  # plausible ones, on each of which every value is tried
 
 BEST, AS_GOOD, NONE = "best", "as good", ""
 
@@ -131,14 +126,18 @@ def search(
 ) -> Search:
     """Every value, on the run's load and with its host factors. Raises VtopError where none can be tried, or
     the recorded flags are too far off."""
-    here = with_host_factors(profile, factors)
-    before = simulate(run, run.flags, here, bounds)
+    before = simulate(run, run.flags, profile, bounds, by_chance_alone(factors))
     if (off := too_far_off(run, before)) is not None:
         raise TooFarOff(off)
+    given = plausible(factors, SERVERS)
     real = getattr(recorded_of(run, bounds), number.name)
+
+    def on_all(changed: Flags) -> Simulated:
+        return simulate(run, changed, profile, bounds, given)
+
     tried = []
     for value in what.values:
-        one = _try(run, here, flags, bounds, (what.name, value))
+        one = _try(len(run.load.asks), flags, (what.name, value), on_all)
         found = getattr(one.simulated.measured, number.name) if one.simulated is not None and one.why is None else None
         tried.append(replace(one, criterion=found))
     known = [one for one in tried if one.criterion is not None]
@@ -148,39 +147,37 @@ def search(
         )
     best = (max if number.better == "higher" else min)(known, key=lambda one: one.criterion or 0.0)
     sides = [(one.flags, one.simulated) for one in known if one.flags is not None and one.simulated is not None]
-    error = error_of(number, real, before, profile)
     at = getattr(before.measured, number.name)
     return Search(
         run=run,
         factors=factors,
         name=what.name,
         number=number,
-        tried=tuple(_judged(one, best, error) for one in tried),
+        tried=tuple(_judged(one, best, number) for one in tried),
         recorded=before,
         error=(at - real) / abs(real) if at is not None and real else None,
         remarks=(*run.remarks, *remarks(run, profile, before, sides)),
     )
 
 
-def _try(run: Run, profile: Profile, flags: Flags, bounds: Bounds | None, one: tuple[str, int]) -> Tried:
+def _try(asked: int, flags: Flags, one: tuple[str, int], on_all: Callable[[Flags], Simulated]) -> Tried:
+    """asked: how many requests the load has."""
     name, value = one
     try:
         changed = with_flag(flags, name, value)
-        done = simulate(run, changed, profile, bounds)
+        done = on_all(changed)
     except VtopError as error:
         return Tried(value, None, None, None, NONE, str(error))
-    return Tried(value, changed, done, None, NONE, _refused(run, done.refused))
+    why = f"{done.refused} of {asked} requests would not fit" if done.refused else None
+    return Tried(value, changed, done, None, NONE, why)
 
 
-def _refused(run: Run, refused: int) -> str | None:
-    return f"{refused} of {len(run.load.asks)} requests would not fit" if refused else None
-
-
-def _judged(one: Tried, best: Tried, error: Error | None) -> Tried:
+def _judged(one: Tried, best: Tried, number: Number) -> Tried:
     if one is best:
         return replace(one, verdict=BEST)
     if one.simulated is None or one.criterion is None or best.simulated is None or best.criterion is None:
         return one
     apart = abs(one.criterion - best.criterion)
-    close = apart == 0 or (error is not None and apart <= error.doubt(one.simulated, best.simulated))
+    doubt = paired_doubt(number, values(one.simulated, number), values(best.simulated, number))
+    close = apart == 0 or (doubt is not None and apart <= doubt)
     return replace(one, verdict=AS_GOOD) if close else one

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from vtop import plain
 from vtop.export.files import new_file
 from vtop.export.tables.table import Cell, Row, Table
 from vtop.export.tables.tables import write as write_tables
@@ -18,6 +19,9 @@ from vtop.recording import Recording
 def write(recording: Recording, out: Path, *, folder: bool, force: bool) -> list[Path]:
     """Write the tables of a recording; says where. Raises VtopError."""
     return write_tables(recording, out, folder=folder, force=force, suffix=".csv", opener=_open)
+
+
+_FORMULA = tuple("=+-@")  # a spreadsheet would run such a text, which a server may have chosen
 
 
 class Sheet:
@@ -49,4 +53,7 @@ def _open(path: Path, table: Table, force: bool) -> Iterator[Sheet]:
 def _text(cell: Cell) -> Cell:
     if isinstance(cell, bool):
         return "true" if cell else "false"
+    if isinstance(cell, str):
+        text = plain.line(cell)  # a line end within a cell is no line end to every reader
+        return f"'{text}" if text.lstrip()[:1] in _FORMULA else text
     return " ".join(map(str, cell)) if isinstance(cell, tuple) else cell

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vtop.export.tables.table import Column, Row, Table
+from vtop.session.frame.vocabulary import LOGGED_KINDS
 from vtop.session.session import Session
 
 EVENTS = Table(
@@ -13,7 +14,7 @@ EVENTS = Table(
     (
         Column("at_s", "number", "second of the session"),
         Column("unix_s", "number", "the same instant by the wall clock"),
-        Column("kind", "text", "start, restart, outage, back, unhealthy, preemption, phase, mark, note, end"),
+        Column("kind", "text", ", ".join(LOGGED_KINDS)),
         Column("text", "text", "in words"),
     ),
 )

@@ -16,6 +16,7 @@ from typing import Any, Final
 from vtop.load.http.chunk import Choice, Usage, count, decode
 from vtop.load.http.server_errors import message_of
 from vtop.load.http.sse import StreamEvent
+from vtop.recording.vocabulary import ErrorClass, TokensFrom
 
 DONE: Final = b"[DONE]"
 LONGEST_WORD: Final = 100  # characters of a reason, a name or a word that a server says
@@ -235,7 +236,7 @@ class Reading:
         return sum(self._tokens) if self._at else None
 
     @property
-    def tokens_from(self) -> str | None:
+    def tokens_from(self) -> TokensFrom | None:
         """ids, usage or chunks: what `output_tokens` was counted by."""
         usage = self._usage_tokens
         if self._ids and not self._guessed and usage in (None, sum(self._tokens)):
@@ -262,7 +263,7 @@ class Reading:
         """Tokens of each read that brought some. Exact when they add up to `output_tokens`; else they are events."""
         return tuple(self._tokens)
 
-    def verdict(self, status: int | None, broke: str | None, why: str) -> tuple[str | None, str]:
+    def verdict(self, status: int | None, broke: ErrorClass | None, why: str) -> tuple[ErrorClass | None, str]:
         """The class of failure, None for a success, and its message.
 
         broke: how the conversation ended when not by the answer's end (stalled, timeout, connect, client_limit, reset,
@@ -283,7 +284,7 @@ class Reading:
             return "truncated", "it ended without a finish_reason"
         return "truncated", why or "the answer was empty"
 
-    def _held_against_asked(self, usage: int | None) -> tuple[str | None, str]:
+    def _held_against_asked(self, usage: int | None) -> tuple[ErrorClass | None, str]:
         tokens = self.output_tokens
         if not tokens:
             return "short_output", "not one token came"

@@ -33,6 +33,7 @@ from vtop.load.workers.worker_handle import Work
 from vtop.load.workers.worker_pool import STOP_S, WorkerPool
 from vtop.load.workload.phase import WARMUP_LIMIT_S, Phase
 from vtop.recording.events import Event, Host, Note
+from vtop.recording.vocabulary import LoadState
 
 SETTLE_S = 2.0  # between two phases
 RETRY_S = 1.0  # while the server is not up
@@ -291,7 +292,7 @@ class Controller:
             load_lag_max_s=round(max(pulse.lag_max_s for pulse in pulses), 6),
         )
 
-    def _put_down(self, index: int, phase: Phase, state: str, reason: str | None = None) -> None:
+    def _put_down(self, index: int, phase: Phase, state: LoadState, reason: str | None = None) -> None:
         self._append(phase.line(index, state, server=self._server, slo=self._slo, reason=reason))
 
     def _say(self, text: str) -> None:

@@ -44,6 +44,7 @@ from vtop.load.workers.protocol import (
 from vtop.load.workload.dataset import Item, read
 from vtop.load.workload.phase import Phase
 from vtop.load.workload.prompts import Prompts
+from vtop.recording.vocabulary import Api
 
 TICK_S = 0.01  # of the lag sampler
 TRY_S = 15.0  # a server that is busy for longer is not waited for to try its fields
@@ -146,7 +147,7 @@ class Worker:
             without=self._without,
         )
 
-    async def _try_fields(self, api: str) -> None:
+    async def _try_fields(self, api: Api) -> None:
         """A request of one token shows which optional fields the server does not take; no measured one pays for it."""
         setup = self._setup
         for _ in range(8):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from vtop.recording.events import Load
+from vtop.recording.vocabulary import Api, LoadShape, LoadState
 from vtop.samples import samples_needed
 
 LIMIT_S = 3600.0  # of a phase whose time is not asked for; a person can always ask for more
@@ -45,11 +46,11 @@ class Phase:
     for_s: float | None = None
     warmup: int = 0
     seed: int = 0
-    api: str = "completions"
+    api: Api = "completions"
     workers: int = 1
 
     @property
-    def shape(self) -> str:
+    def shape(self) -> LoadShape:
         """closed or open"""
         return "open" if self.concurrency is None else "closed"
 
@@ -83,7 +84,13 @@ class Phase:
         return " ".join(self._words())
 
     def line(
-        self, index: int, state: str, *, server: int = 0, slo: dict[str, float] | None = None, reason: str | None = None
+        self,
+        index: int,
+        state: LoadState,
+        *,
+        server: int = 0,
+        slo: dict[str, float] | None = None,
+        reason: str | None = None,
     ) -> Load:
         """What the recording says of it when it begins, is steady, changes or ends."""
         return Load(

@@ -12,11 +12,14 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from vtop.errors import VtopError
 from vtop.load.workload.phase import LIMIT_S, Lengths, Phase, plain
+from vtop.recording.vocabulary import APIS
 from vtop.units import duration
+
+_Word = TypeVar("_Word", bound=str)
 
 # word -> how it is written, what it asks for
 WORDS = {
@@ -210,7 +213,7 @@ class _Spec:
             for_s=self._seconds() if "for" in given else None,
             warmup=self._whole("warmup", 0, 1_000_000) if "warmup" in given else 0,
             seed=self._whole("seed", 0, 2**63 - 1) if "seed" in given else 0,
-            api=self._one_of("api", ("completions", "chat")) if "api" in given else "completions",
+            api=self._one_of("api", APIS[:-1]) if "api" in given else "completions",
             workers=self._whole("workers", 1, 256) if "workers" in given else 1,
         )
         if phase.input and phase.prefix_tokens >= phase.input.low:
@@ -304,12 +307,12 @@ class _Spec:
             self.wrong(f"arrival={text} is not known", f"arrival={near or 'poisson, constant or gamma:0.5'}")
         return text
 
-    def _one_of(self, key: str, choices: tuple[str, ...]) -> str:
+    def _one_of(self, key: str, choices: Sequence[_Word]) -> _Word:
         text = self.values[key]
         if text not in choices:
             near = _near(text.removeprefix("/v1/"), choices)
             self.wrong(f"{key}={text} is not known", f"{key}={near or f' or {key}='.join(choices)}")
-        return text
+        return choices[choices.index(text)]
 
 
 def _wrong(option: str, text: str, what: str, instead: str) -> NoReturn:

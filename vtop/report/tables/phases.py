@@ -78,7 +78,7 @@ def phases(report: Report) -> Table | None:
         "* median over the scrapes (readings) of the steady part, the middle 60 % of a phase; all else is of the whole "
         "phase, without its warm-up.",
         "Output, total and requests/s are of one stretch: of vtop's own load without its ramp and drain, else of the "
-        "whole phase. Total: prompt and output tokens.",
+        "seconds in which requests were in the engine. Total: prompt and output tokens.",
         "TTFT, ITL and e2e are those of vtop's own requests where its load ran, from sent; else the server's. " + _FEW,
     ]
     if len(report.devices) > 1:

@@ -35,10 +35,9 @@ def before_and_after(reports: Sequence[Report]) -> Table | None:
 
 def _row(of: Numbers) -> tuple[str, ...]:
     account = of.account
-    known = account.input_tokens is not None and account.output_tokens is not None
     asked = account.nominal.concurrency if account.nominal is not None else None
     return (
-        units.count((account.input_tokens or 0.0) + (account.output_tokens or 0.0)) if known else units.UNKNOWN,
+        units.count(account.request_tokens),
         units.UNKNOWN if account.oversubscription is None else f"{account.oversubscription:.2f} ×",
         units.percent(of.kv.peak_ratio),
         f"{units.count(of.running.peak)} / {units.count(asked)}",

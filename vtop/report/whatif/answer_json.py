@@ -13,6 +13,8 @@ from vtop.engine.fit.profile import Profile
 from vtop.engine.runs.measured import Measured
 from vtop.engine.whatif.flag_search import Search
 from vtop.engine.whatif.whatif import Row, WhatIf
+from vtop.report.prices import Priced
+from vtop.report.render.json import rounded
 
 
 def json(file: str, profile: Profile, answers: Sequence[WhatIf | Search], taken: Sequence[str]) -> bytes:
@@ -22,6 +24,21 @@ def json(file: str, profile: Profile, answers: Sequence[WhatIf | Search], taken:
         "profile": {"name": profile.name, "origin": profile.origin},
         "taken": list(taken),
         "runs": [_json(answer) for answer in answers],
+    }
+    return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
+
+
+def prices_json(file: str, profile: Profile, priced: Priced, taken: Sequence[str]) -> bytes:
+    """The price of each limit, of each load: changes as shares of the value, with their 90 % intervals."""
+    content = {
+        "file": file,
+        "profile": {"name": profile.name, "origin": profile.origin},
+        "taken": list(taken),
+        "missing": list(priced.missing),
+        "runs": [
+            rounded(asdict(one)) | {"binds": one.binding.limit if one.binding is not None else None}
+            for one in priced.prices
+        ],
     }
     return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
 
@@ -76,6 +93,8 @@ def _row_json(row: Row) -> dict[str, Any]:
         "simulated": row.before,
         "error_ratio": row.error_ratio,
         "predicted": row.after,
+        "low": row.interval.low if row.interval is not None else None,
+        "high": row.interval.high if row.interval is not None else None,
         "difference": row.difference,
         "doubt": row.doubt,
         "verdict": row.verdict,

@@ -29,6 +29,7 @@ from vtop.server_kinds.kind import Hint, ServerKind, Suggestions
 from vtop.session.frame.frame import Frame
 from vtop.session.frame.gpus import counted_of
 from vtop.session.frame.verdict import Pressure, Verdict
+from vtop.session.frame.vocabulary import StatusKind, VerdictLimit
 
 MOSTLY: Final = 0.5  # of the scrapes with waiting requests
 AT_LIMIT: Final = 0.7
@@ -41,13 +42,13 @@ FEW: Final = 5  # scrapes
 MOSTLY_FULL: Final = 0.85  # of the pool
 WASTED: Final = 0.1  # of the time
 SLOWED: Final = 0.98  # of the maximum clock
-_WORDS: Final = {  # of a status that leaves nothing to judge
+_WORDS: Final[dict[StatusKind, VerdictLimit]] = {  # of a status that leaves nothing to judge
     "waiting": "waiting",
     "down": "stale",
     "unhealthy": "stale",
     "blind": "unknown",
 }
-TITLES: Final = {
+TITLES: Final[dict[VerdictLimit, str]] = {
     "kv": "KV POOL BINDS",
     "max-num-seqs": "MAX-NUM-SEQS BINDS",
     "token-budget": "TOKEN BUDGET BINDS",
@@ -172,7 +173,7 @@ def kv(frame: Frame) -> Verdict | None:
         said.append(f"{_many(at.preemptions, 'preemption')} in {units.seconds(at.seconds)}")
     if account.oversubscription is not None and account.oversubscription > 1:
         said.append(f"demand {account.oversubscription:.1f} × the pool")
-    fits, wasted = account.predicted_residents, _recompute_share(frame)
+    fits, wasted = account.predicted_residents, frame.recompute.time_ratio
     fewer = at.max_num_seqs is None or (fits is not None and at.max_num_seqs > fits)
     if at.preemptions and fits is not None and fits >= 1 and fewer and wasted is not None and wasted >= WASTED:
         why = f"recomputing takes {units.percent(wasted)} of the time, and {fits:.1f} requests of this length fit"
@@ -182,15 +183,6 @@ def kv(frame: Frame) -> Verdict | None:
     )
     why = f"in a larger pool more requests would reside, and throughput goes with them{cost}"
     return _says("kv", said, _try(frame, at).larger_pool(_flags(frame, at)), why)
-
-
-def _recompute_share(frame: Frame) -> float | None:
-    """Of the window's time, idle time left out."""
-    clock = frame.wallclock
-    if clock.recompute_s is None or clock.decode_s is None or clock.prefill_s is None:
-        return None
-    busy_s = clock.decode_s + clock.prefill_s + clock.recompute_s
-    return clock.recompute_s / busy_s if busy_s > 0 else None
 
 
 def max_num_seqs(frame: Frame) -> Verdict | None:
@@ -332,6 +324,6 @@ def _engines(frame: Frame, at: Pressure) -> int:
     return max(1, frame.servers[at.server].engines)
 
 
-def _says(limit: str, evidence: list[str], tried: Hint | None = None, why: str | None = None) -> Verdict:
+def _says(limit: VerdictLimit, evidence: list[str], tried: Hint | None = None, why: str | None = None) -> Verdict:
     flag, command = (tried.flag, tried.command) if tried is not None else (None, None)
     return Verdict(limit, " · ".join(evidence), tuple(evidence), flag, why, command)

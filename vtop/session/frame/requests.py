@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vtop.session.frame.values import Count, Gauge
+from vtop.session.frame.vocabulary import DatedBy, QueueTrend
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,7 +25,7 @@ class PreemptionEvent:
     at_s: float
     server: int
     count: float  # requests put back in this step of the stair
-    dated_by: str  # gauges: running fell, waiting rose, nothing finished; counter: where no gauge shows it
+    dated_by: DatedBy
     kv_before_ratio: float | None
     kv_after_ratio: float | None
     freed_ratio: float | None  # fall of KV use, all of `count` together
@@ -39,7 +40,6 @@ class PreemptionEvent:
 class Preemption:
     count: Count
     latest_at_s: float | None
-    interval_s: float | None  # mean time between them in the window
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,9 +51,11 @@ class Staircase:
     trigger_mean_ratio: float | None = None  # KV use on the scrape before
     trigger_low_ratio: float | None = None
     freed_mean_tokens: float | None = None  # a preemption
-    interval_mean_s: float | None = None
-    interval_spread_s: float | None = None  # standard deviation
-    per_minute: float | None = None  # slope of the straight line through the stair
+    interval_mean_s: float | None = None  # seconds of the window ÷ preemptions in it
+    per_minute: float | None = None  # preemptions in the window ÷ its minutes
+    cycle_s: float | None = None  # from event to event, mean; an event may be several preemptions
+    cycle_spread_s: float | None = None  # standard deviation
+    slope_per_s: float | None = None  # of the straight line through the stair, from its first event to its last
     straightness: float | None = None  # R² of that line
     steady: bool = False  # regular enough to be called a cycle
     cycle: str | None = None  # the phrase for it
@@ -79,7 +81,7 @@ class Queueing:
 
     running: Little | None = None
     waiting: Little | None = None
-    trend: str | None = None  # growing, draining, steady; None: too little to tell
+    trend: QueueTrend | None = None  # None: too little to tell
     slope_per_s: float | None = None  # Sen's slope of waiting
     p_value: float | None = None  # Mann-Kendall, two-sided
     waiting_share: float | None = None  # of a finished request's life

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+from vtop.session.frame.vocabulary import RecomputeMethod, StepFrom
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -16,20 +19,26 @@ class Iteration:
     prefill: float | None
 
 
+# what hits are a share of: prompt tokens, each once; or tokens looked up, where a request that waits for KV may count
+# once a step
+CacheOf = Literal["prompt tokens", "looked up"]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PrefixCache:
-    hit_ratio: float | None  # in the window
+    hit_ratio: float | None  # hit_tokens / asked_tokens, in the window
     hit_tokens: float | None
     asked_tokens: float | None
     lifetime_ratio: float | None  # since the server started
     recompute: bool  # preemptions in the window: a request that meets its own blocks again counts as a hit
+    of: CacheOf = "looked up"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recompute:
     """Tokens run through the model again after preemptions (recompute.py)."""
 
-    method: str | None = None  # "write bytes, model shape", "write bytes, fitted", "KV released"
+    method: RecomputeMethod | None = None
     estimate: bool = False  # True for the KV estimate
     executed_tokens: float | None = None  # in the window
     least_tokens: float | None = None  # that the window's answers needed
@@ -37,13 +46,14 @@ class Recompute:
     ratio: float | None = None  # of the least
     since_start: float | None = None
     since_start_ratio: float | None = None
-    per_preemption: float | None = None  # since vtop attached
+    per_preemption: float | None = None  # in the window
     unsettled_tokens: float = 0.0  # of prompts in mid-prefill: how far off it may be
     by_flops_tokens: float | None = None  # cross-checks of since_start
     by_kv_tokens: float | None = None
     token_bytes: float | None = None  # coefficient: bytes written per executed token
     row_bytes: float | None = None  # per row of logits
     missing_flag: str | None = None  # --enable-mfu-metrics, where the server runs without
+    time_ratio: float | None = None  # of the window's time in which the engine worked
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +77,7 @@ class WallClock:
     recompute_s: float | None = None
     idle_s: float | None = None
     step_s: float | None = None  # of a step that only decodes, median
-    step_from: str | None = None  # "own load", "steps that only decode"
+    step_from: StepFrom | None = None
     request_decode_s: float | None = None  # mean of the finished
     undisturbed_decode_s: float | None = None  # their tokens x step_s
     stolen_ratio: float | None = None  # 1 - undisturbed / decode

@@ -13,7 +13,8 @@ LATENCIES = (
         "s",
         (Q.TTFT, Q.ITL, Q.TPOT, Q.QUEUE, Q.PREFILL, Q.DECODE, Q.E2E),
         "Δ sum ÷ Δ count in the window: exact",
-        "whose: TTFT of first tokens, ITL of every later token, the others of finished requests",
+        "whose: TTFT of first tokens, ITL of every later token (of every output, where some held several tokens), the "
+        "others of finished requests; the request that vtop tries a server with is left out",
         also=("latencies.n",),
     ),
     Number(

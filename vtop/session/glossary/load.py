@@ -121,8 +121,9 @@ LOAD = (
         "from the prefix cache",
         "load.prefix_hit_tokens",
         "tokens",
-        (Q.PREFIX_HITS,),
-        "growth of the server's hit counter from the scrape before the phase to the one after it",
+        (Q.PROMPT_TOKENS_BY_SOURCE, Q.PREFIX_HITS),
+        "growth of the server's prompt tokens from a cache (before vLLM 0.16 of its hit counter) from the scrape "
+        "before the phase to the one after it",
         "vtop's prompts meet no other run's: hits are those of prefix=, of other traffic, or of preempted requests "
         "that met their own blocks",
         also=("load.cached_tokens",),

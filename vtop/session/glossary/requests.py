@@ -119,9 +119,8 @@ REQUESTS = (
         "staircase.interval_mean_s",
         "s",
         (Q.PREEMPTIONS,),
-        "mean time from event to event in the window, ± its standard deviation",
-        "several between two scrapes are one event",
-        also=("staircase.interval_spread_s",),
+        "seconds of the window ÷ preemptions in it, without the seconds of an outage that ended in a restart",
+        "over a window that was idle for a part the times between them are shorter",
     ),
     Number(
         "requests",
@@ -129,8 +128,8 @@ REQUESTS = (
         "staircase.per_minute",
         "preemptions/min",
         (Q.PREEMPTIONS,),
-        "slope of the least-squares line through the stair; straightness is its R²",
-        also=("staircase.straightness",),
+        "preemptions in the window ÷ its minutes; straightness: R² of the least-squares line through the stair",
+        also=("staircase.straightness", "staircase.slope_per_s"),
     ),
     Number(
         "requests",
@@ -138,9 +137,11 @@ REQUESTS = (
         "staircase.cycle",
         "a phrase",
         (Q.PREEMPTIONS, Q.KV_USED),
-        "where 6 events or more come with a spread below 0.7 of their mean interval, on a line of R² 0.98 or more, "
-        "at a mean trigger of 90 % or more, two scrapes apart or more",
+        "where 6 events or more come with a spread below 0.7 of the mean time between them (cycle_s ± cycle_spread_s; "
+        "several preemptions between two scrapes are one event), on a line of R² 0.98 or more, at a mean trigger of "
+        "90 % or more, two scrapes apart or more",
         "events that come by chance have a spread of 1",
+        also=("staircase.cycle_s", "staircase.cycle_spread_s"),
         on_screen=False,
     ),
     Number(

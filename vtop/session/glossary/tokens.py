@@ -51,25 +51,27 @@ TOKENS = (
         "prefix hits",
         "prefix_cache.hit_ratio",
         "%",
-        (Q.PREFIX_HITS, Q.PREFIX_QUERIES),
-        "Δ hit tokens ÷ Δ looked-up tokens in the window",
-        "until 0.26 a request blocked on KV is looked up again every step, and a preempted one may hit its own blocks",
-        also=("prefix_cache.asked_tokens", "prefix_cache.lifetime_ratio"),
+        (Q.PROMPT_TOKENS_BY_SOURCE, Q.PREFIX_HITS, Q.PREFIX_QUERIES),
+        "Δ prompt tokens from a cache ÷ Δ prompt tokens of all sources in the window, each prompt once; before vLLM "
+        "0.16 Δ hit tokens ÷ Δ looked-up tokens, and the row says so",
+        "of tokens looked up, a request that waits for KV counts again at every step, and a preempted one may hit its "
+        "own blocks",
+        also=("prefix_cache.asked_tokens", "prefix_cache.lifetime_ratio", "prefix_cache.of"),
     ),
     Number(
         "tokens",
         "recomputed",
-        "recompute.since_start",
+        "recompute.tokens",
         "tokens",
         (Q.WRITE_BYTES, Q.PROMPT_TOKENS_BY_SOURCE, Q.GENERATION_TOKENS, Q.TTFT),
-        "executed − required − rejected drafts, since vtop attached; in JSON also in the window. executed: T of "
+        "executed − required − rejected drafts in the window, beside it since vtop attached. executed: T of "
         "written bytes = a × T + b × rows of logits, a and b by the model's shape where the counters agree within 1 %, "
         "else fitted on scrapes without preemption; without --enable-mfu-metrics estimated by the KV that preemptions "
         "released",
         "0 while nobody was preempted; afterwards prompts aborted before their first token and async scheduling's "
         "wasted step after a stop token count too, and prompts in mid-prefill until they are counted "
         "(unsettled_tokens, at most)",
-        also=("recompute.tokens",),
+        also=("recompute.since_start",),
     ),
     Number(
         "tokens",
@@ -84,11 +86,11 @@ TOKENS = (
     Number(
         "tokens",
         "extra work",
-        "recompute.since_start_ratio",
+        "recompute.ratio",
         "%",
         (Q.WRITE_BYTES, Q.PROMPT_TOKENS_BY_SOURCE, Q.GENERATION_TOKENS, Q.TTFT),
-        "recomputed ÷ required, since vtop attached; in JSON also in the window",
-        also=("recompute.ratio",),
+        "recomputed ÷ required in the window; in JSON also since vtop attached",
+        also=("recompute.since_start_ratio",),
     ),
     Number(
         "tokens",
@@ -96,7 +98,7 @@ TOKENS = (
         "recompute.per_preemption",
         "tokens",
         (Q.WRITE_BYTES, Q.PROMPT_TOKENS_BY_SOURCE, Q.GENERATION_TOKENS, Q.TTFT, Q.PREEMPTIONS),
-        "recomputed ÷ preemptions, since vtop attached",
+        "recomputed ÷ preemptions, both of the window",
     ),
     Number(
         "tokens",

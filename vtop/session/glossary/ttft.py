@@ -92,7 +92,8 @@ TTFT = (
         "growth.queue_of_prefill_ratio",
         "%",
         (Q.QUEUE, Q.PREFILL),
-        "queue ÷ prefill, and queue ÷ total, of the requests that finished in the window",
+        "queue ÷ prefill, and queue ÷ total, of the requests that finished in the window; not known where the window "
+        "is of several of vtop's own loads: a report has the ratio of each",
     ),
     Number(
         "by_load",

@@ -92,6 +92,14 @@ class Window:
         later = [one.since(changed_s) for one in self.ranges]
         return Window(tuple(one for one in later if one is not None))
 
+    def after(self, instant_s: float) -> Window:
+        """Its scrapes from an instant on, whatever happened in between."""
+        found = []
+        for one in self.ranges:
+            first = bisect_left(one.server.at_s, instant_s, one.first, one.last + 1)
+            found += [replace(one, first=first)] if first <= one.last else []
+        return Window(tuple(found))
+
     def latest(self, seconds: float) -> Window:
         """The end of this window, at most so long."""
         return Window(tuple(one.latest(seconds) for one in self.ranges))

@@ -5,7 +5,9 @@ The steps, and how each of them is dated, are preemption_detector.py's. Over tho
     freed     = fall of KV use over the step's scrape; in tokens fall x pool + generated (by that the others grew
                 meanwhile), where nobody finished or began meanwhile: what the victim held, rounded up to blocks
     trigger   = KV use on the scrape before, of those dated by the gauges
-    per minute, straightness: least-squares line through (time, how many so far) and its R²
+    interval  = seconds of the window / preemptions in it, whether an event shows them or not; per minute: its inverse
+    cycle     = mean time from event to event; several preemptions between two scrapes are one event
+    slope, straightness: least-squares line through (time, how many so far) and its R²
 
 It is called a cycle when there are STEADY_EVENTS or more, the intervals vary by less than STEADY_SPREAD of their mean
 (events that come by chance vary by 1), the line has R² >= STRAIGHT, the mean trigger is NEAR_FULL and the mean interval
@@ -47,7 +49,8 @@ def staircase(window: Window, detectors: Mapping[ServerHistory, PreemptionDetect
     known = [ratio for ratio in triggers if ratio == ratio]
     events = [detector.event(step) for _, detector, step in steps[-EVENTS_SHOWN:]]
     times = [at_s for at_s, _, _ in steps]
-    interval_s, spread_s = _intervals(times)
+    cycle_s, spread_s = _intervals(times)
+    count = window.delta(Quantity.PREEMPTIONS) or 0.0
     line = _line(times, [step.count for _, _, step in steps])
     finished = window.sums(Quantity.REQUEST_PREEMPTIONS)
     staircase = Staircase(
@@ -56,9 +59,11 @@ def staircase(window: Window, detectors: Mapping[ServerHistory, PreemptionDetect
         trigger_mean_ratio=fmean(known) if known else None,
         trigger_low_ratio=min(known, default=None),
         freed_mean_tokens=_mean_freed(events),
-        interval_mean_s=interval_s,
-        interval_spread_s=spread_s,
-        per_minute=line[0] * 60 if line is not None else None,
+        interval_mean_s=window.counted_s / count if count else None,
+        per_minute=60 * count / window.counted_s if count and window.counted_s > 0 else None,
+        cycle_s=cycle_s,
+        cycle_spread_s=spread_s,
+        slope_per_s=line[0] if line is not None else None,
         straightness=line[1] if line is not None else None,
         per_request=finished[0] / finished[1] if finished is not None and finished[1] > 0 else None,
         thrashing=_thrashing(window),
@@ -106,7 +111,7 @@ def _thrashing(window: Window) -> float | None:
 
 
 def _steady(staircase: Staircase, scrape_s: float) -> bool:
-    mean, spread = staircase.interval_mean_s, staircase.interval_spread_s
+    mean, spread = staircase.cycle_s, staircase.cycle_spread_s
     return (
         len(staircase.events) >= STEADY_EVENTS
         and mean is not None
@@ -119,7 +124,7 @@ def _steady(staircase: Staircase, scrape_s: float) -> bool:
 
 
 def _cycle(staircase: Staircase) -> str:
-    words = f"admit, fill, preempt, refill: every {staircase.interval_mean_s:.1f} s ± {staircase.interval_spread_s:.1f}"
+    words = f"admit, fill, preempt, refill: every {staircase.cycle_s:.1f} s ± {staircase.cycle_spread_s:.1f}"
     words += f", at KV {units.percent(staircase.trigger_mean_ratio)}"
     freed = staircase.freed_mean_tokens
     return words + (f", {units.count(freed)} tokens freed each time" if freed is not None else "")

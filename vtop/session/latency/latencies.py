@@ -8,13 +8,18 @@ the others of the requests that finished. Source: vLLM v1/metrics/buckets.py, lo
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 from vtop.metrics.quantity import Quantity
 from vtop.samples import samples_needed
 from vtop.session.frame.latencies import Latency
 from vtop.session.frame.tokens import Iteration, PrefixCache
+from vtop.session.frame.vocabulary import Cohort
 from vtop.session.history.window import Window
 
-_ROWS = (
+ONE_EACH: Final = 0.98  # gaps per later token; a scrape is no atomic snapshot
+_ROWS: tuple[tuple[str, Quantity, Cohort], ...] = (
     ("TTFT", Quantity.TTFT, "first token"),
     ("ITL", Quantity.ITL, "every token"),
     ("TPOT", Quantity.TPOT, "finished"),
@@ -35,8 +40,16 @@ def latencies(window: Window) -> tuple[Latency, ...]:
         n = window.observed(quantity)
         p50, p90, p95, p99, p999 = (histogram.quantile(q) for q in (0.5, 0.9, 0.95, 0.99, 0.999))
         p9999 = histogram.quantile(0.9999) if n >= samples_needed(0.9999) else None
-        rows.append(Latency(name, window.mean(quantity), p50, p90, p99, n, cohort, p999, p9999, p95))
+        of = "every output" if quantity is Quantity.ITL and _several(window, n) else cohort
+        rows.append(Latency(name, window.mean(quantity), p50, p90, p99, n, of, p999, p9999, p95))
     return tuple(rows)
+
+
+def _several(window: Window, gaps: float) -> bool:
+    """Whether some outputs held several tokens (speculative decoding, outputs that were merged): then a gap is one
+    between outputs, and longer than between tokens."""
+    generated, first = window.delta(Quantity.GENERATION_TOKENS), window.observed(Quantity.TTFT)
+    return generated is not None and gaps > 0 and gaps < ONE_EACH * (generated - first)
 
 
 def iteration(window: Window) -> Iteration:
@@ -61,13 +74,38 @@ def iteration(window: Window) -> Iteration:
 
 
 def prefix_cache(window: Window, preempted: float | None) -> PrefixCache:
-    """Prompt tokens found in the prefix cache, of those looked up, in the window and since the server started."""
-    asked, hit = window.delta(Quantity.PREFIX_QUERIES), window.delta(Quantity.PREFIX_HITS)
-    asked_ever, hit_ever = window.now(Quantity.PREFIX_QUERIES), window.now(Quantity.PREFIX_HITS)
+    """Prompt tokens found in a cache, in the window and since the server started.
+
+    Of the prompt tokens by source where the server tells them (vLLM 0.16 and later): each prompt counts once, by what
+    it found when it was first scheduled. Else of the tokens looked up: until 0.26 the request at the head of the queue
+    is looked up again at every step while it waits for KV (vLLM v1/core/kv_cache_manager.py, get_computed_blocks).
+    """
+    local = window.delta(Quantity.PROMPT_TOKENS_BY_SOURCE, "local_compute")
+    if local is not None:
+        hit = _found(window, window.delta)
+        hit_ever, local_ever = _found(window, window.now), window.now(Quantity.PROMPT_TOKENS_BY_SOURCE, "local_compute")
+        asked, asked_ever = local + hit, (local_ever or 0.0) + hit_ever
+        return PrefixCache(
+            hit_ratio=hit / asked if asked else None,
+            hit_tokens=hit,
+            asked_tokens=asked,
+            lifetime_ratio=hit_ever / asked_ever if asked_ever else None,
+            recompute=False,
+            of="prompt tokens",
+        )
+    looked_up, met = window.delta(Quantity.PREFIX_QUERIES), window.delta(Quantity.PREFIX_HITS)
+    ever, met_ever = window.now(Quantity.PREFIX_QUERIES), window.now(Quantity.PREFIX_HITS)
     return PrefixCache(
-        hit_ratio=hit / asked if asked and hit is not None else None,
-        hit_tokens=hit,
-        asked_tokens=asked,
-        lifetime_ratio=hit_ever / asked_ever if asked_ever and hit_ever is not None else None,
-        recompute=bool(preempted and hit),
+        hit_ratio=met / looked_up if looked_up and met is not None else None,
+        hit_tokens=met,
+        asked_tokens=looked_up,
+        lifetime_ratio=met_ever / ever if ever and met_ever is not None else None,
+        recompute=bool(preempted and met),
     )
+
+
+def _found(window: Window, ask: Callable[[Quantity, str], float | None]) -> float:
+    """Prompt tokens that were not computed here."""
+    parts = (part for one in window.ranges for part in one.server.parts(Quantity.PROMPT_TOKENS_BY_SOURCE))
+    sources = sorted({part for part in parts if part != "local_compute"})
+    return sum(ask(Quantity.PROMPT_TOKENS_BY_SOURCE, source) or 0.0 for source in sources)

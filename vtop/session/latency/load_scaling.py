@@ -15,7 +15,8 @@ continued as powers of the load through the last two loads,
 
 an extrapolation, given only where the two draw nearer and not beyond FAR times the highest load. Where queue was above
 prefill in some phase the lowest such load is `crossed_at`, and nothing is extrapolated. The shares of queue are those
-of the window, with or without a load of vtop's own. Seconds, ratios, requests in flight or per second.
+of the window, with or without a load of vtop's own; of a window over several loads they are of none of them and not
+known (those of each load are load_levels.py's). Seconds, ratios, requests in flight or per second.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ class LoadScaling:
         return _row(target, scrapes, own.network_s if own is not None else None)
 
 
-def growth(scaling: LoadScaling, ttft: Ttft, now_s: float) -> Growth:
-    """`ttft` is that of the window."""
+def growth(scaling: LoadScaling, ttft: Ttft, one_load: bool, now_s: float) -> Growth:
+    """`ttft` is that of the window; one_load: it is all of one load, so that its shares are those of a load."""
     rows = scaling.rows(now_s)
     latest = next((row for row in reversed(rows) if row[1].total_s is not None), None)
     like = [part for target, part in rows if latest is not None and comparable(target, latest[0])]
@@ -90,8 +91,10 @@ def growth(scaling: LoadScaling, ttft: Ttft, now_s: float) -> Growth:
     crossed_at = next((load_of(part) for part in steps if _above(part)), None)
     return Growth(
         phases=tuple(sorted((part for _, part in rows), key=_order)),
-        queue_of_prefill_ratio=_ratio(ttft.queue_s, ttft.prefill_s),
-        queue_of_ttft_ratio=_ratio(ttft.queue_s, ttft.total_s),
+        queue_of_prefill_ratio=_ratio(ttft.queue_s, ttft.prefill_s) if one_load else None,
+        queue_of_ttft_ratio=_ratio(ttft.queue_s, ttft.total_s) if one_load else None,
+        prefill_of_ttft_ratio=_ratio(ttft.prefill_s, ttft.total_s) if one_load else None,
+        frontend_of_ttft_ratio=_ratio(ttft.frontend_s, ttft.total_s) if one_load else None,
         prefill_factor=_ratio(now.prefill_s, lowest.prefill_s) if now is not None and lowest is not None else None,
         frontend_factor=_ratio(now.frontend_s, lowest.frontend_s) if now is not None and lowest is not None else None,
         queue_added_s=_added(now, lowest),

@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 
 from vtop import units
 from vtop.recording import Host, Load, Request
+from vtop.recording.vocabulary import LOAD_SHAPES, known
 from vtop.session.frame.load import LoadPart, Quantiles, Slo
 from vtop.session.load.client_ttft import Answered
 from vtop.session.load.exact_histogram import Spread
@@ -33,6 +34,8 @@ class LoadHistory:
         self.answered: dict[int, Answered] = {}  # by server
         self._server: int | None = None  # of the latest phase
         self._trials: list[Request] = []  # before the first phase tells on which server
+        self._trial_t = array("d")  # of requests that vtop tried the server with, of no phase
+        self._trial_end_s = array("d")
         self.hosts_t = array("d")
         self.hosts: list[Host] = []
 
@@ -49,6 +52,9 @@ class LoadHistory:
 
     def apply_request(self, request: Request) -> None:
         phase = self.phases.get(request.phase)
+        if phase is None and request.end_s is not None:
+            self._trial_t.append(request.t)
+            self._trial_end_s.append(request.end_s)
         if phase is None:
             if request.end_s is not None and self._server is None:
                 self._trials.append(request)
@@ -82,11 +88,29 @@ class LoadHistory:
         """The phase that runs at an instant, or the last one that ran; None when there is no load."""
         return next((phase for phase in reversed(self.phases.values()) if phase.begin.t <= now_s), None)
 
+    def tried_s(self, now_s: float) -> float:
+        """When the latest request ended that vtop tried the server with, as known at an instant; 0 without one."""
+        trials = bisect_right(self._trial_t, now_s)
+        return self._trial_end_s[trials - 1] if trials else 0.0
+
     def changed_s(self, now_s: float) -> float:
         """Since when vtop's own load aims at what it does, begun or changed by hand, as known at an instant; 0 where
         there is none."""
         phase = self.latest(now_s)
         return phase.state(now_s)[0].t if phase is not None else 0.0
+
+    def steady_between(self, begin_s: float, end_s: float, now_s: float) -> bool:
+        """Whether the phases that ran in a stretch aimed at one thing, as known at an instant."""
+        targets = set()
+        for phase in self.phases.values():
+            marks = [one for one in (phase.begin, *phase.changes) if one.t <= now_s]
+            if not marks or phase.begin.t > end_s:
+                continue
+            _, end = phase.state(now_s)
+            if end is not None and end.t <= begin_s:
+                continue
+            targets |= {(one.concurrency, one.rate_per_s) for one in marks if one.state in ("begin", "change")}
+        return len(targets) <= 1
 
     def settled_s(self, now_s: float) -> float:
         """Since when it does so and is warm."""
@@ -126,7 +150,7 @@ class LoadHistory:
             begin_s=phase.begin.t,
             phases=sum(one.begin.t <= now_s for one in self.phases.values()),
             spec=phase.begin.spec,
-            shape=phase.begin.shape,
+            shape=known(phase.begin.shape, LOAD_SHAPES),
             state="ended" if end is not None else "running",
             reason=end.reason if end is not None else None,
             concurrency=target.concurrency,
@@ -183,7 +207,7 @@ def target_words(load: Load) -> str:
     """What a phase aims at: 64 in flight, 8 requests/s."""
     if load.shape == "closed":
         return f"{load.concurrency} in flight"
-    return f"{load.rate_per_s:g} requests/s"
+    return f"{load.rate_per_s:g} requests/s" if load.rate_per_s is not None else load.spec
 
 
 def ended_words(load: Load, seen: Seen) -> str:
@@ -261,7 +285,7 @@ def _limited(target: Load, seen: Seen, late_p99_s: float | None, host: Host | No
         return f"{seen.limits} failed here: {seen.limit or 'a limit of this machine'}"
     gap_s = 1.0 / target.rate_per_s if target.rate_per_s else 0.0
     if late_p99_s is not None and late_p99_s > max(LATE_S, LATE_SHARE * gap_s) and target.shape == "open":
-        return f"requests left {late_p99_s * 1000:.1f} ms late (p99)"
+        return f"requests left {units.seconds(late_p99_s)} late (p99)"
     if host is not None and host.load_cpu_ratio is not None and host.load_cpu_ratio > BUSY_RATIO:
         return f"the load process takes {host.load_cpu_ratio:.0%} of a core"
     if host is not None and host.load_lag_max_s is not None and host.load_lag_max_s > LAG_S:

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from vtop.recording import Load, Request
-from vtop.session.frame.load import OutputOver
+from vtop.session.frame.vocabulary import OutputOver
 from vtop.session.load.closed_loop import Round, requests_per_s, rounds, tokens_per_s
 from vtop.session.load.compact_requests import Ended
 from vtop.session.load.request_stats import Seen

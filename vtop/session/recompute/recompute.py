@@ -27,9 +27,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from vtop.metrics.quantity import Quantity
-from vtop.session.frame.tokens import Recompute
+from vtop.session.frame.tokens import Recompute, WallClock
+from vtop.session.frame.vocabulary import RecomputeMethod
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import ScrapeRange, Window
 from vtop.session.kv.preemption_detector import PreemptionDetector
@@ -38,7 +40,7 @@ from vtop.session.recompute.required_tokens import Needed, needed
 from vtop.session.recompute.write_cost import BY_FIT, BY_SHAPE, WriteCost, write_cost_of
 from vtop.session.recompute.write_fit import WriteFit
 
-BY_KV = "KV released"
+BY_KV: Final = "KV released"
 
 _LOOK = 30  # scrapes for the nearest one without a prompt in mid-prefill
 
@@ -59,7 +61,6 @@ class _Server:
     ever: Sequence[_Part]
     kv_window: float
     kv_ever: float | None  # None: not known
-    preemptions: float
     flops: float | None
     unsettled: float
     flag: str | None  # that would make the server count its writes, where it does not
@@ -77,13 +78,15 @@ def recompute(
     least_ever = _sum(part.needed.least for part in parts)
     costs = {part.costs for part in parts if part.costs is not None}
     flag = next((f"--{one.flag}" for one in servers if one.flag), None)
-    preemptions = sum(one.preemptions for one in servers)
+    preemptions = sum(preempted(one.server, one.first, one.last) for one in window.ranges)
     by_kv = _all(one.kv_ever for one in servers)
     counted = bool(parts) and all(part.tokens is not None for part in parts)
     if counted:
         tokens = _all(part.tokens for one in servers for part in one.window)
         ever = _all(part.tokens for part in parts)
-        method = (BY_FIT if any(one.method == BY_FIT for one in costs) else BY_SHAPE) if costs else None
+        method: RecomputeMethod | None = None
+        if costs:
+            method = BY_FIT if any(one.method == BY_FIT for one in costs) else BY_SHAPE
     else:
         tokens, ever = _all(one.kv_window if one.kv_ever is not None else None for one in servers), by_kv
         method = BY_KV if ever is not None else None
@@ -97,7 +100,7 @@ def recompute(
         ratio=_ratio(tokens, least),
         since_start=ever,
         since_start_ratio=_ratio(ever, least_ever),
-        per_preemption=_ratio(ever, preemptions),
+        per_preemption=_ratio(tokens, preemptions),
         unsettled_tokens=sum(one.unsettled for one in servers) if method != BY_KV else 0.0,
         by_flops_tokens=_all(one.flops for one in servers),
         by_kv_tokens=by_kv,
@@ -105,6 +108,14 @@ def recompute(
         row_bytes=alone.row_bytes if alone is not None else None,
         missing_flag=flag,
     )
+
+
+def time_ratio(clock: WallClock) -> float | None:
+    """What recomputing took of the window's time, idle time left out."""
+    if clock.recompute_s is None or clock.decode_s is None or clock.prefill_s is None:
+        return None
+    busy_s = clock.decode_s + clock.prefill_s + clock.recompute_s
+    return clock.recompute_s / busy_s if busy_s > 0 else None
 
 
 def _server(one: ScrapeRange, now_s: float, detector: PreemptionDetector, fit: WriteFit) -> _Server:
@@ -124,7 +135,6 @@ def _server(one: ScrapeRange, now_s: float, detector: PreemptionDetector, fit: W
         ever=known,
         kv_window=_released(server, detector, one.first, last) or 0.0,
         kv_ever=_released(server, detector, 0, last),
-        preemptions=count,
         flops=_by_flops(server, runs(server, 0, last), known, count),
         unsettled=_unsettled(server, runs(server, 0, last), known, now_s) if any_so_far else 0.0,
         flag=server.kind_at(now_s).flag_names.count_work if _without_writes(server, last) else None,
