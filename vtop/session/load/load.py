@@ -181,6 +181,7 @@ class LoadHistory:
             output_per_s=phase.output_per_s(now_s),
             output_over=phase.output_over(now_s),
             whole_output_per_s=phase.whole_output_per_s(now_s),
+            whole_ended_per_s=phase.whole_ended_per_s(now_s),
             ended_per_s=phase.ended_per_s(now_s),
             cached_tokens=seen.cached_tokens,
             prefix_hit_tokens=None,
