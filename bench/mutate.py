@@ -26,7 +26,7 @@ from click.testing import CliRunner
 from vtop import faults
 from vtop.cli import main as vtop
 from vtop.load.http.exchange import Exchange
-from vtop.load.http.response import Asked
+from vtop.load.http.response import ExpectedAnswer
 from vtop.metrics.page import Folder, NotMetrics
 from vtop.recording import FileRecording, LiveRecording, Start, Target, decode, encode
 from vtop.recording.events import FORMAT
@@ -107,7 +107,7 @@ def streams(rng: random.Random) -> Iterator[bytes]:
     while True:
         data = mutated(rng.choice(bodies), rng)
         yield data
-        exchange = Exchange(b"", Asked(output_tokens=rng.choice((None, 8))))
+        exchange = Exchange(b"", ExpectedAnswer(output_tokens=rng.choice((None, 8))))
         exchange.begin(
             0.0, rng.choice((200, 200, 200, 400, 500)), rng.choice((b"text/event-stream", b"application/json"))
         )
