@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from vtop.errors import VtopError
 from vtop.load.http.server_errors import clean
 from vtop.load.workload.phase import Phase
-from vtop.load.workload.prompts import VOCABULARY, WORDS
+from vtop.load.workload.prompts import VOCABULARY, WORDS, CannotCount
 
 TIMEOUT_S = 10.0
 LIMIT_BYTES = 1 << 22
@@ -116,7 +116,7 @@ def count_tokens(door: Door, name: str, text: str) -> int:
     status, said = _ask(door, "POST", "/tokenize", body)
     count = said.get("count") if status == 200 and isinstance(said, dict) else None
     if not _whole(count) or not 0 <= count < MOST:
-        raise VtopError(f"/tokenize: {status}; chat prompts of an exact length need it")
+        raise CannotCount(f"/tokenize: {status}; chat prompts of an exact length need it")
     return count
 
 
