@@ -23,6 +23,7 @@ from vtop import faults
 from vtop.errors import VtopError
 from vtop.load.http.client import Client
 from vtop.load.http.exchange import Exchange
+from vtop.load.http.response import ExpectedAnswer
 from vtop.load.workers import probe
 from vtop.load.workers.line_writer import LineWriter
 from vtop.load.workers.phase_runner import Running
@@ -41,6 +42,7 @@ from vtop.load.workers.protocol import (
     Until,
 )
 from vtop.load.workload.dataset import Item, read
+from vtop.load.workload.phase import PlannedPhase
 from vtop.load.workload.prompts import TOKEN_IDS, Prompts
 from vtop.recording.vocabulary import Api
 
