@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable
+from itertools import groupby
 
 import msgspec
 import pytest
 
 from tests.session.made import RECORDINGS, SMALL, Log, Server, device, fold, read
+from tests.session.test_throughput import watched
 from vtop.recording import Host, Load, Request
 from vtop.recording.events import FlagValue
 from vtop.server_kinds.vllm import suggestions
+from vtop.session.bottleneck.at_limit import at_limit
 from vtop.session.bottleneck.verdict import TITLES
 from vtop.session.frame.frame import View
 from vtop.session.frame.verdict import Verdict
@@ -167,7 +172,21 @@ def test_a_device_at_its_power_limit_binds_when_nobody_waits(local: bool, limit:
     found = log.frame().verdict
     assert found.limit == limit
     assert ("up to 698 W of 700 W" in found.sentence) == local
-    assert ("clock 1,500 of 1,980 MHz" in found.sentence) == local
+    assert ("clock 24.2 % below its maximum" in found.sentence) == local
+
+
+@pytest.mark.parametrize(("sm_mhz", "limit"), [(1965.0, "none"), (1860.0, "none"), (1700.0, "power")])
+def test_a_power_cap_that_costs_next_to_no_clock_binds_nothing(sm_mhz: float, limit: str) -> None:
+    capped = msgspec.structs.replace(
+        device(power_w=669.0), power_limit_w=700.0, sm_max_mhz=1980.0, sm_mhz=sm_mhz, throttle=("power cap",)
+    )
+    log, server = Log(), Server()
+    server.engine.running, server.engine.kv = 50, 0.6
+    for second in range(40):
+        server.engine.count(generation_tokens=100)
+        log.scrape(float(second), server)
+        log.gpu(second + 0.1, capped)
+    assert log.frame().verdict.limit == limit
 
 
 def test_two_warm_readings_are_no_power_limit() -> None:
@@ -351,3 +370,159 @@ def test_the_server_under_pressure_is_named_where_another_never_answered() -> No
     frame = log.frame()
     assert frame.pressure is not None
     assert frame.pressure.server == 1
+
+
+# --- over time -------------------------------------------------------------------------------------------------------
+
+CALMED = {"kv", "max-num-seqs", "token-budget", "client", "power", "none"}
+
+
+def over_time(name: str, *, own: bool) -> list[tuple[int, Verdict]]:
+    """The verdict once a second."""
+    session = recorded(name) if own else watched(name)[0]
+    return [(at, session.frame(float(at), View(60.0, 2)).verdict) for at in range(1, int(session.end_s) + 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("attached_pool7168_c128", False), ("attached_open_r16", False), ("attached_mbt512_c32", False),
+        ("open_loop", True), ("open_loop", False), ("overload_seqs12", True), ("killed", True), ("sweep", True),
+        ("sweep_batch512", False), ("pool7168", True),
+    ],
+)  # fmt: skip
+def test_a_limit_stands_for_some_seconds_or_is_not_said(name: str, own: bool) -> None:
+    told = [verdict.limit for _, verdict in over_time(name, own=own)]
+    stretches = [(limit, len(list(group))) for limit, group in groupby(told)]
+    inner = zip(stretches, stretches[1:], stretches[2:], strict=False)
+    flaps = [
+        now for before, now, after in inner if {before[0], now[0], after[0]} <= CALMED and now[1] < 3 and before != now
+    ]
+    assert not flaps
+
+
+def test_preemptions_in_a_full_pool_are_not_called_a_token_budget() -> None:
+    """A watched run of 128 in flight: ten frames had said token budget with up to 41 preemptions and KV at 100 %."""
+    session = watched("attached_pool7168_c128")[0]
+    for at in range(1, int(session.end_s) + 1):
+        frame = session.frame(float(at), View(60.0, 2))
+        if frame.pressure is not None and frame.pressure.preemptions:
+            assert frame.verdict.limit in ("kv", "unknown"), at
+    assert frame.verdict.limit == "kv"
+
+
+def test_an_open_loop_that_nobody_waits_in_is_not_bound_by_power() -> None:
+    assert {verdict.limit for _, verdict in over_time("attached_open_r16", own=False)} <= {
+        "waiting", "idle", "unknown", "none",
+    }  # fmt: skip
+
+
+def test_where_most_of_ttft_is_queueing_something_binds() -> None:
+    """512 tokens a step: requests queue between scrapes, 51.7 % of TTFT."""
+    found = [verdict for at, verdict in over_time("attached_mbt512_c32", own=False) if at >= 8]
+    assert {verdict.limit for verdict in found} == {"token-budget"}
+    assert all("% of TTFT" in verdict.sentence for verdict in found)
+
+
+def test_a_verdict_looks_at_no_scrape_of_the_load_before() -> None:
+    session = recorded("sweep")
+    for number, phase in session.load.phases.items():
+        for after_s in (0.5, 3.0, 6.0, 9.0):
+            at_s = phase.begin.t + after_s
+            frame = session.frame(at_s, View(60.0, 2))
+            if frame.load is None or frame.load.phase != number or frame.pressure is None:
+                continue
+            assert frame.pressure.seconds <= after_s
+            assert frame.pressure.running_high is not None
+            assert frame.pressure.running_high <= (phase.begin.concurrency or 0)
+
+
+def test_nothing_says_that_more_load_would_be_served_where_none_was_tried() -> None:
+    for name in ("sweep_c1", "attached_open_r16", "open_loop"):
+        assert not any("would be served" in verdict.sentence for _, verdict in over_time(name, own=True))
+
+
+def test_the_evidence_of_a_limit_says_over_how_many_scrapes_and_seconds() -> None:
+    for at, verdict in over_time("overload", own=True):
+        if verdict.limit in CALMED - {"client", "power"}:
+            assert re.search(r"\d+ scrapes in \d", verdict.sentence), at
+
+
+def test_requests_that_nobody_admits_beside_free_places_and_pool_are_said_to_be() -> None:
+    def held(second: int, server: Server) -> None:
+        server.engine.running = 8.0 if second < 5 else 4.0
+        server.engine.waiting, server.engine.kv = 20.0, 0.4
+        server.engine.observe(inter_token=0.02)
+        if second < 5:
+            server.engine.observe(time_to_first=0.1)
+
+    found = said(held)
+    assert found.limit == "no-admission"
+    assert "nobody admitted for 35.0 s" in found.sentence
+    assert "20 waiting, 4 running of 8 seen so far" in found.sentence
+
+    def taken_in(second: int, server: Server) -> None:
+        held(second, server)
+        server.engine.observe(time_to_first=0.1)
+
+    assert said(taken_in).limit != "no-admission"
+
+
+def test_a_queue_that_grows_is_no_progress_of_the_engine() -> None:
+    log, server = Log(), Server()
+    server.engine.count(generation_tokens=100)
+    server.engine.running, server.engine.kv = 4, 0.5
+    for second in range(40):
+        server.engine.waiting += 2
+        server.engine.count(prefix_cache_queries=1000)  # the head of the queue, at every step
+        log.scrape(float(second), server)
+    session = log.session()
+    assert session.frame(session.end_s).verdict.limit == "stuck"
+    assert [one.kind for one in session.incidents()] == ["stuck"]
+
+
+@pytest.mark.parametrize("kv", [-0.39, 1.07, math.nan])
+def test_nothing_is_concluded_from_a_kv_use_that_cannot_be(kv: float) -> None:
+    def odd(_: int, server: Server) -> None:
+        server.engine.running, server.engine.waiting, server.engine.kv = 16, 40, kv
+
+    found = said(odd)
+    assert found.limit == "unknown"
+    assert "%" not in found.sentence
+
+
+@pytest.mark.parametrize(("late_ms", "limit"), [(5.0, "none"), (80.0, "client")])
+def test_a_client_that_is_late_binds_where_it_costs_something(late_ms: float, limit: str) -> None:
+    """Every 50 ms a request with a TTFT of 400 ms."""
+    log, server = Log(), Server()
+    log.scrape(0.0, server)
+    log.add(Load(phase=0, state="begin", spec="rate=20", shape="open", rate_per_s=20.0), 0.5)
+    server.engine.running, server.engine.kv = 8, 0.3
+    for second in range(1, 31):
+        for k in range(20):
+            due_s = second + k / 20
+            sent_s = due_s + late_ms / 1e3
+            times = Request(id=20 * second + k, phase=0, due_s=due_s, sent_s=sent_s)
+            log.add(times, sent_s)
+            ended = msgspec.structs.replace(
+                times, first_s=sent_s + 0.4, last_s=sent_s + 0.45, end_s=sent_s + 0.45, output_tokens=2, status=200
+            )
+            log.add(ended, sent_s + 0.46)
+        server.engine.count(generation_tokens=40)
+        log.scrape(second + 1.0, server)
+    frame = log.frame(31.0)
+    assert frame.load is not None
+    assert frame.load.limited is not None
+    assert frame.verdict.limit == limit
+
+
+def test_where_running_stands_at_its_limit_is_one_rule_for_verdict_and_what_if() -> None:
+    queue = [0.0] * 6 + [5.0] * 4
+    running = [8.0, 8.0, 9.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 9.9]
+    found = at_limit(running, queue, [0.5] * 10, full=0.95, max_num_seqs=None)
+    assert found.stands
+    assert (found.waiting_share, found.limit, found.at_limit_share) == (0.4, 10.0, 1.0)
+    assert not at_limit(running, queue, [0.5] * 10, full=0.4, max_num_seqs=None).stands  # the pool is full
+    assert not at_limit(running, queue, [0.5] * 10, full=0.95, max_num_seqs=16).stands  # and by what is on record
+    assert not at_limit(running, [0.0] * 8 + [5.0] * 2, [0.5] * 10, full=0.95, max_num_seqs=None).stands  # few waited
+    assert not at_limit(running, queue, [None] * 10, full=0.95, max_num_seqs=None).stands  # room is not known

@@ -33,7 +33,7 @@ from vtop.recording.events import DEFAULT_KIND
 from vtop.recording.vocabulary import LOAD_STATES, known
 from vtop.session import charts
 from vtop.session.bottleneck import incidents, queueing, status
-from vtop.session.bottleneck.evidence import pressure
+from vtop.session.bottleneck.evidence import pressures
 from vtop.session.bottleneck.verdict import verdict
 from vtop.session.event_log import EventLog
 from vtop.session.frame.charts import LoggedEvent
@@ -269,8 +269,9 @@ class Session:
             load=self._load(now_s),
         )
         frame = self._analysed(frame, scrapes, asked, present)
-        frame = replace(frame, pressure=self._pressure(scrapes, frame, view))
-        return replace(frame, verdict=verdict(frame))
+        at, *earlier = self._pressures(scrapes, frame, view) or [None]
+        frame = replace(frame, pressure=at)
+        return replace(frame, verdict=verdict(frame, [one for one in earlier if one is not None]))
 
     def event_log(self, now_s: float, most: int | None = None) -> tuple[LoggedEvent, ...]:
         """What was known by an instant; the latest `most` of it."""
@@ -330,7 +331,9 @@ class Session:
         share = recompute.time_ratio(frame.wallclock)
         return replace(frame, recompute=replace(again, time_ratio=share))
 
-    def _pressure(self, scrapes: Window, frame: Frame, view: View) -> Pressure | None:
+    def _pressures(self, scrapes: Window, frame: Frame, view: View) -> list[Pressure | None]:
+        """Up to the latest scrape, and up to each of the few before it."""
+
         def max_num_seqs(one: ScrapeRange) -> int | None:
             server = frame.servers[self.servers.index(one.server)]
             return server_config.max_num_seqs(
@@ -340,7 +343,13 @@ class Session:
         tokens = frame.kv.pool_tokens, frame.account.input_tokens
         if frame.status.absent is not None:  # of the living
             scrapes = Window(scrapes.answering)
-        return pressure(scrapes, self.servers, *tokens, self.load, whole=view.whole, max_num_seqs=max_num_seqs)
+        if not view.whole:
+            scrapes = scrapes.after(self.load.changed_s(frame.now_s))
+        found = pressures(scrapes, self.servers, *tokens, self.load, whole=view.whole, max_num_seqs=max_num_seqs)
+        return [
+            replace(at, power=energy.held_down(Window((one,)), self.gpus, frame.now_s) if frame.gpus.local else None)
+            for at, one in found
+        ]
 
     def _load(self, now_s: float) -> LoadPart | None:
         """vtop's own load, with what the server's prefix cache gave during its phase."""

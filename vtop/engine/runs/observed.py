@@ -8,6 +8,7 @@ from statistics import fmean
 
 from vtop.metrics.quantity import Quantity
 from vtop.recording import Request
+from vtop.session.bottleneck.at_limit import SLACK, at_limit, full_from
 from vtop.session.frame.frame import View
 from vtop.session.history.ttft_parts import parts_of
 from vtop.session.history.window import Window, between
@@ -23,9 +24,6 @@ PARTS = {
     "inference_s": Quantity.INFERENCE,
     "e2e_s": Quantity.E2E,
 }
-QUEUED = 0.3  # of all scrapes on which requests waited, at least
-AT_LIMIT = 0.7  # of those, on which running stood at its highest and the pool had room
-FULL = 0.95  # of the pool in use, from which on it has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +133,14 @@ def _max_num_seqs(window: Window) -> tuple[int | None, int | None]:
     if not window.ranges:
         return None, None
     one = window.ranges[0]
-    gauges = (Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED)
-    scrapes = list(zip(*(window.each_together(gauge) for gauge in gauges), strict=True))
-    most = max((running for running, _, _ in scrapes if running == running), default=0.0)
+    running, waiting, kv_ratio = (
+        [value if value == value else None for value in window.each_together(quantity)]
+        for quantity in (Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED)
+    )
+    most = max((value for value in running if value is not None), default=0.0)
     if not most:
         return None, None
-    queued = [(running, kv_ratio) for running, waiting, kv_ratio in scrapes if waiting > 0]
     prompt, tokens = window.mean(Quantity.REQUEST_PROMPT_TOKENS), pool_at(one.server, one.last, None).tokens
-    full = min(FULL, 1.0 - prompt / tokens) if prompt and tokens else FULL
-    at_limit = [kv_ratio for running, kv_ratio in queued if running == most and kv_ratio < full]
-    shown = len(queued) >= QUEUED * len(scrapes) and len(at_limit) >= AT_LIMIT * len(queued)
-    return round(most), round(most) if queued and shown else None
+    found = at_limit(running, waiting, kv_ratio, full=full_from(prompt, tokens), max_num_seqs=None)
+    stands = found.stands and found.limit is not None and found.limit >= most * (1 - SLACK)
+    return round(most), round(most) if stands else None

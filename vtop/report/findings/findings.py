@@ -22,6 +22,7 @@ MOST: Final = 5
 SHOWN: Final = 3  # instants named one by one
 FEWER: Final = 0.8  # of the requests in flight: less of them running is a finding
 NEARLY_FULL: Final = 0.95
+CLOCK_LOST: Final = 0.02  # of the clock: less than that costs nothing that shows
 WORTH_SAYING: Final = 0.05  # a share below is not a finding of its own
 
 
@@ -239,11 +240,13 @@ def powered(report: Report) -> Finding | None:
         return None
     capped = dict(of.energy.throttle).get("power cap")
     share = max(capped or 0.0, of.energy.near_limit_share or 0.0)
-    if share < WORTH_SAYING or of.power_w.mean is None:
+    lost = of.pressure.power.clock_loss_ratio if of.pressure is not None and of.pressure.power is not None else None
+    if share < WORTH_SAYING or of.power_w.mean is None or lost is None or lost < CLOCK_LOST:
         return None
     where = f" at {phase.label}" if len(report.phases) > 1 else ""
     limit = units.watts(report.power_limit_w)
     said = f"The power limit of {limit} held the clock down in {units.percent(capped)} of the readings{where}"
+    said += f", by {units.percent(lost)} on average"
     if not capped:
         said = f"Power stood within 3 % of its limit of {limit} in {units.percent(share)} of the readings{where}"
     said += f" (mean {units.watts(of.power_w.mean)}), which no metric of {kinds(report.servers)} shows."

@@ -1,39 +1,38 @@
 """What stood in the way of the requests that waited: the evidence for the verdict, over the latest scrapes.
 
-A waiting request is admitted when there is a seat (max-num-seqs), room in the pool for its whole prompt, and budget
-in the step (max-num-batched-tokens). So on each scrape with waiting requests one asks
-
-    full    KV use >= FULL, or free tokens < the mean prompt: the next one does not fit
-    seated  running stands at max-num-seqs, or, where that is not on record, at the highest of these scrapes (SLACK of
-    it
-            allowed: a scrape may catch a step's end)
-
-and the shares tell which limit it was. Gauges are those of the scheduler's last step.
-Source: vLLM v1/core/sched/scheduler.py (schedule), v1/core/kv_cache_manager.py (allocate_slots).
+The latest RECENT_S, of one load: since vtop's own load was begun or changed, since the server was last idle for two
+scrapes or restarted, and, where the load is another's, since running + waiting was last at least a third less or a half
+more than now (and by three times its square root, more than chance does) on three scrapes in a row, FEW scrapes at
+least. What stood in the way on each scrape is at_limit.py's to say. Gauges are those of the scheduler's last step.
 """
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
 
 from vtop.metrics.quantity import Quantity
+from vtop.session.bottleneck.at_limit import SLACK, at_limit, full_from
 from vtop.session.frame.verdict import Pressure
 from vtop.session.history.server import ServerHistory
+from vtop.session.history.ttft_parts import ttft_parts
 from vtop.session.history.window import ScrapeRange, Window
 from vtop.session.load.load import LoadHistory
 
 RECENT_S = 30.0
-FULL = 0.95
 MANY = 8  # requests in flight: of fewer, those under way say nothing
-SLACK = 0.02  # of running, at least nothing: 98 of 100 running is all of them
+OTHER = 3  # scrapes in a row with another number of requests are another load's
+FEW = 5  # scrapes: of fewer no limit is said
+ENDS = 5  # scrapes to end the pressure at: that of most of them speaks
 
 _SCRAPES_BACK = 3600  # silence is not followed further
 _GAUGES = (Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED)
 
 
-def pressure(
+def pressures(
     window: Window,
     servers: Sequence[ServerHistory],
     pool_tokens: float | None,
@@ -42,50 +41,73 @@ def pressure(
     *,
     whole: bool,
     max_num_seqs: Callable[[ScrapeRange], int | None],
-) -> Pressure | None:
-    """Over the last RECENT_S of a window, or the `whole` of it; None without a scrape.
+) -> list[tuple[Pressure, ScrapeRange]]:
+    """Over the latest scrapes of a window, ending with its last one, the one before that, and so on; over the `whole`
+    of it one alone. Each with the scrapes that it is about. None without a scrape.
 
     pool_tokens: of all engines; prompt_tokens: mean of a request; load: vtop's own; max_num_seqs: of all engines.
     """
-    needed = prompt_tokens / pool_tokens if prompt_tokens is not None and pool_tokens else 0.0
-    ranges = (window if whole else window.latest(RECENT_S)).ranges
-    found = [
-        replace(_of(number, one, needed, whole, max_num_seqs(one)), outside_share=_outside(number, one, load))
-        for one in ranges
-        for number in (servers.index(one.server),)  # not all of them have answered
-    ]
-    return max(found, key=lambda one: (one.waiting_share, one.running_share), default=None)
+    full = full_from(prompt_tokens, pool_tokens)
+    found = []
+    for back in range(1 if whole else ENDS):
+        ranges = [replace(one, last=one.last - back) for one in window.ranges if one.last - back >= one.first]
+        if not whole:
+            ranges = [of_one_load(one.latest(RECENT_S), own=bool(load.phases)) for one in ranges]
+        ended = [
+            (replace(_of(number, one, full, whole, told), outside_share=_outside(number, one, load)), one)
+            for one in ranges
+            for number, told in ((servers.index(one.server), max_num_seqs(one)),)  # not all of them have answered
+        ]
+        if ended:
+            found.append(max(ended, key=lambda one: (one[0].waiting_share, one[0].running_share)))
+    return found
 
 
-def _of(number: int, one: ScrapeRange, needed: float, whole: bool, told: int | None) -> Pressure:
-    """needed: of the pool, by the next request. told: max_num_seqs, where that is on record."""
+def of_one_load(one: ScrapeRange, *, own: bool) -> ScrapeRange:
+    """Its latest scrapes under one load; own: vtop's own tells itself when it changes."""
+    running, waiting = (_on(one.server, quantity, range(one.first, one.last + 1)) for quantity in _GAUGES[:2])
+    present = [(a or 0.0) + (b or 0.0) for a, b in zip(running, waiting, strict=True)]
+    first = len(present) - 1
+    now = median(present[-OTHER:])
+    least, most = now - max(now / 3, 3 * math.sqrt(now)), now + max(now / 2, 3 * math.sqrt(now))
+    other = idle = 0
+    for place in range(len(present) - 1, -1, -1):
+        progress = one.server.last_progress(one.first + place)
+        idle = idle + 1 if not present[place] and progress != one.first + place else 0
+        few = own or place >= len(present) - FEW
+        other = other + 1 if not few and not least <= present[place] <= most else 0
+        if (idle == 2 and present[-1]) or other == OTHER:
+            break
+        if not idle and not other:
+            first = place
+    return replace(one, first=one.first + first) if present[-1] else one
+
+
+def _of(number: int, one: ScrapeRange, full: float, whole: bool, told: int | None) -> Pressure:
+    """full: the KV use from which on the next request does not fit. told: max_num_seqs, where that is on record."""
     server, scrapes = one.server, range(one.first, one.last + 1)
     running, waiting, kv = (_on(server, quantity, scrapes) for quantity in _GAUGES)
-    here = [at for at, wait in enumerate(waiting) if wait]
-    in_line = [waiting[at] or 0.0 for at in here]
-    full = min(FULL, 1.0 - needed)
-    used = [ratio for at in here if (ratio := kv[at]) is not None]
-    taken = [count for at in here if (count := running[at]) is not None]
+    here = at_limit(running, waiting, kv, full=full, max_num_seqs=told)
     known_running, known_kv = ([value for value in values if value is not None] for values in (running, kv))
-    most = told or max(taken, default=0.0)
-    preempted = server.grown(Quantity.PREEMPTIONS, one.first, one.last)
+    alone = Window((one,))
+    parts = ttft_parts(alone)
+    track = server.total(Quantity.RUNNING)
+    places = told or (track.high(0, one.last) if track is not None else None)
     return Pressure(
         server=number,
         scrapes=len(scrapes),
         seconds=one.counted_s,
-        waiting_share=len(here) / len(scrapes),
+        waiting_share=here.waiting_share,
         running_share=sum(1 for count in running if count) / len(scrapes),
-        kv_full_share=sum(ratio >= full for ratio in used) / len(used) if used else None,
-        at_max_num_seqs_share=sum(count >= most * (1 - SLACK) for count in taken) / len(taken)
-        if taken and most
-        else None,
+        kv_full_share=here.full_share,
+        at_max_num_seqs_share=here.at_limit_share,
         running_median=median(known_running) if known_running else None,
         running_high=max(known_running, default=None),
-        waiting_median=median(in_line) if in_line else None,
+        waiting_median=median(here.waiting_queued) if here.waiting_queued else None,
         kv_median_ratio=median(known_kv) if known_kv else None,
         kv_low_ratio=min(known_kv, default=None),
         kv_high_ratio=max(known_kv, default=None),
-        preemptions=preempted,
+        preemptions=server.grown(Quantity.PREEMPTIONS, one.first, one.last),
         silent_s=_silent_s(one),
         still_s=_still_s(one),
         api_cpu_ratio=_cpu_ratio(one),
@@ -93,8 +115,36 @@ def _of(number: int, one: ScrapeRange, needed: float, whole: bool, told: int | N
         deferred_share=_deferred(one),
         idle=_idle(one, len(scrapes) if whole else 2),
         max_num_seqs=told,
+        limit=here.limit,
+        running_queued_median=median(here.running_queued) if here.running_queued else None,
+        unadmitted_s=_unadmitted_s(one, full, places),
+        places=places,
+        finished=alone.observed(Quantity.E2E),
+        begun=alone.observed(Quantity.TTFT),
+        queue_of_ttft_ratio=parts.queue_s / parts.total_s if parts is not None and parts.total_s > 0 else None,
         outside_share=None,
     )
+
+
+def _unadmitted_s(one: ScrapeRange, full: float, places: float | None) -> float | None:
+    """Since when nobody was admitted though requests waited, running was below its places and the next one would have
+    fitted; None where that is not so now, or not known."""
+    server, begun = one.server, one.server.histogram(Quantity.TTFT)
+    if places is None or begun is None:
+        return None
+    begun_anew = bisect_right(server.restarts, one.last)
+    first = max(server.restarts[begun_anew - 1] if begun_anew else 0, one.last - _SCRAPES_BACK)
+    scrape = one.last
+    while scrape > first:
+        running, waiting, kv = (server.value(quantity, scrape) for quantity in _GAUGES)
+        before = server.value(Quantity.RUNNING, scrape - 1)
+        if running is None or kv is None or before is None or not waiting:
+            break
+        admitted = running > before or (begun.sums(scrape - 1, scrape) or (0.0, 0.0))[1]
+        if admitted or running >= places * (1 - SLACK) or kv >= full:
+            break
+        scrape -= 1
+    return server.at_s[one.last] - server.at_s[scrape] if scrape < one.last else None
 
 
 def _outside(number: int, one: ScrapeRange, load: LoadHistory) -> float | None:
@@ -143,10 +193,22 @@ def _still_s(one: ScrapeRange) -> float | None:
     changes = [moved if moved is not None else 0]
     changes += [
         scrape
-        for quantity in _GAUGES
+        for quantity in (Quantity.RUNNING, Quantity.KV_USED)
         if (track := one.server.total(quantity)) is not None and (scrape := track.changed_at(one.last)) is not None
     ]
+    changes += [_fell_at(one)]  # a queue that grows is no progress of the engine
     return one.server.at_s[one.last] - one.server.at_s[max(changes)]
+
+
+def _fell_at(one: ScrapeRange) -> int:
+    """The latest scrape on which fewer waited than before."""
+    track = one.server.total(Quantity.WAITING)
+    if track is None:
+        return 0
+    for place in range(bisect_right(track.scrape, one.last) - 1, 0, -1):
+        if track.value[place] < track.value[place - 1]:
+            return track.scrape[place]
+    return 0
 
 
 def _cpu_ratio(one: ScrapeRange) -> float | None:

@@ -12,6 +12,7 @@ An engine that sleeps is not stuck, nor is one whose /health fails: that is said
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -41,7 +42,15 @@ def _stuck(server: ServerHistory, number: int, last: int, _: float) -> Iterator[
     moved = {0, *(scrape for scrape in server.progress if scrape <= last), *server.restarts}
     for quantity in _GAUGES:
         track = server.total(quantity)
-        moved.update(scrape for scrape in (track.scrape if track is not None else ()) if scrape <= last)
+        if track is None:
+            continue
+        changes = zip(track.scrape, pairwise([math.inf, *track.value]), strict=True)
+        # a queue that grows is no progress of the engine
+        moved.update(
+            scrape
+            for scrape, (before, now) in changes
+            if scrape <= last and not (quantity is Quantity.WAITING and now > before)
+        )
     marks = [*sorted(scrape for scrape in moved if scrape <= last), last + 1]
     for begin, after in pairwise(marks):
         end = after - 1

@@ -6,42 +6,46 @@ it answers None without its evidence, and the first that answers speaks. What ma
     the data      no scrape, old, dead engine, another server, asleep: status.py has said it
     stuck         requests run or wait and nothing moves; prefilling: no token comes, but KV or work counters move
     frontend      the API server's process has no more of its core to give, or requests sent are not in the engine yet
+    no-admission  requests wait, places and the pool are free, and nobody has been admitted for UNADMITTED_S
     kv            where requests waited, the next one did not fit into the pool; or requests were preempted
-    max-num-seqs  where requests waited, running stood at its highest and the pool had room
+    max-num-seqs  where requests waited, running stood at its limit and the pool had room
     token-budget  where requests waited, max-num-seqs and the pool left room: prefill takes its turn within the steps
-    client        vtop's own load cannot keep up
-    power         the clock is held down by the power limit
-    none          requests run, nobody waits: under-loaded
+    client        vtop's own load cannot keep up, and what requests see is different for it
+    power         the clock is held down by the power limit, by SLOWED on average
+    none          requests run, hardly any waits
 
-A flag is a hypothesis with its reason and the command that would test it, never a promise.
+The limits from kv on are judged at the latest scrape and at the few before it, and what most of these say stands: a
+single scrape on the other side of a threshold changes nothing. A limit is said of what costs something. A flag is a
+hypothesis with its reason and the command that would test it, never a promise.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from vtop import units
 from vtop.recording.events import FlagValue
 from vtop.server_kinds import registry
 from vtop.server_kinds.kind import Hint, ServerKind, Suggestions
+from vtop.session.bottleneck.at_limit import AT_LIMIT, FULL, MOSTLY, QUEUED, SLACK
+from vtop.session.bottleneck.evidence import FEW
 from vtop.session.frame.frame import Frame
-from vtop.session.frame.gpus import counted_of
 from vtop.session.frame.verdict import Pressure, Verdict
 from vtop.session.frame.vocabulary import StatusKind, VerdictLimit
 
-MOSTLY: Final = 0.5  # of the scrapes with waiting requests
-AT_LIMIT: Final = 0.7
-QUEUED: Final = 0.3  # of all scrapes: less is a queue that comes and goes
 STILL_S: Final = 5.0
 CPU_FULL: Final = 0.9  # of one core
 POWERED: Final = 0.5  # of the readings
-HOT: Final = 0.9  # of the power limit
-FEW: Final = 5  # scrapes
+SLOWED: Final = 0.08  # of the clock, on average: less costs nothing that shows
+UNADMITTED_S: Final = 10.0
+ENOUGH: Final = 30  # requests that finished, for what their wait was
+PUT_BACK: Final = 0.03  # preemptions a first token: of fewer the pool is full now and then
 MOSTLY_FULL: Final = 0.85  # of the pool
 WASTED: Final = 0.1  # of the time
-SLOWED: Final = 0.98  # of the maximum clock
 _WORDS: Final[dict[StatusKind, VerdictLimit]] = {  # of a status that leaves nothing to judge
     "waiting": "waiting",
     "down": "stale",
@@ -53,6 +57,7 @@ TITLES: Final[dict[VerdictLimit, str]] = {
     "max-num-seqs": "MAX-NUM-SEQS BINDS",
     "token-budget": "TOKEN BUDGET BINDS",
     "deferred": "DEFERRED",
+    "no-admission": "NOBODY IS ADMITTED",
     "power": "POWER BINDS",
     "frontend": "FRONTEND BINDS",
     "client": "CLIENT BINDS",
@@ -67,14 +72,25 @@ TITLES: Final[dict[VerdictLimit, str]] = {
 }
 
 
-def verdict(frame: Frame) -> Verdict:
+def verdict(frame: Frame, earlier: Sequence[Pressure] = ()) -> Verdict:
+    """What most say of the frame's pressure and of those of the scrapes before it, latest first."""
+    now = _judged(frame)
+    if now.limit not in SETTLING:
+        return now
+    told = [now, *(_judged(replace(frame, pressure=one)) for one in earlier if one.scrapes >= FEW)]
+    told = [one for one in told if one.limit in SETTLING]
+    limit, count = Counter(one.limit for one in told).most_common(1)[0]
+    return next(one for one in told if one.limit == limit) if 2 * count > len(told) else now
+
+
+def _judged(frame: Frame) -> Verdict:
     """The first rule with its evidence, or that nothing is known."""
     for rule in RULES:
         found = rule(frame)
         if found is not None:
             return found
     at = frame.pressure
-    few = at is not None and at.scrapes < FEW
+    few = at is None or at.scrapes < FEW
     return _says("unknown", ["too few scrapes yet to tell" if few else "no rule has its evidence"])
 
 
@@ -109,7 +125,7 @@ def idle(frame: Frame) -> Verdict | None:
 def client(frame: Frame) -> Verdict | None:
     """vtop's own load is what limits."""
     load = frame.load
-    if load is None or load.state != "running" or load.limited is None:
+    if load is None or load.state != "running" or load.limited is None or not load.limited_costs:
         return None
     more = Hint("workers", None)
     return _says("client", [load.limited, "the numbers are the client's"], more, "one core is not enough for it")
@@ -149,6 +165,21 @@ def deferred(frame: Frame) -> Verdict | None:
     return _says("deferred", [f"{said}: a LoRA slot, a grammar or remote KV is not ready"])
 
 
+def no_admission(frame: Frame) -> Verdict | None:
+    """Requests wait, there is a place and room for them, and nobody is admitted."""
+    at = frame.pressure
+    if at is None or at.unadmitted_s is None or at.unadmitted_s < UNADMITTED_S:
+        return None
+    counts = f"{units.count(frame.requests.waiting.now)} waiting, {units.count(frame.requests.running.now)} running"
+    said = [
+        f"nobody admitted for {units.seconds(at.unadmitted_s)}",
+        f"{counts} of {units.count(at.places)}" + ("" if at.max_num_seqs is not None else " seen so far"),
+        f"KV {units.whole_percent(frame.kv.used.now)} now",
+        "a prompt that takes all of each step, or a request at the head of the queue that cannot be scheduled",
+    ]
+    return _says("no-admission", said)
+
+
 def kv(frame: Frame) -> Verdict | None:
     """Where requests waited the next one did not fit, or requests were preempted in a pool that stays full.
 
@@ -160,8 +191,10 @@ def kv(frame: Frame) -> Verdict | None:
     at = frame.pressure
     if at is None or at.kv_high_ratio is None:
         return None
-    crowded = at.waiting_share >= QUEUED and (at.kv_full_share or 0.0) >= MOSTLY
-    if not crowded and not (at.preemptions and (at.kv_median_ratio or 0.0) >= MOSTLY_FULL):
+    crowded = at.waiting_share >= QUEUED and at.kv_full_share is not None and at.kv_full_share >= MOSTLY
+    full = at.kv_median_ratio is not None and at.kv_median_ratio >= MOSTLY_FULL
+    put_back = at.preemptions is not None and at.preemptions >= PUT_BACK * max(at.begun, 1.0)
+    if not crowded and not (at.preemptions and full) and not (put_back and at.kv_high_ratio >= FULL):
         return None
     account, running = frame.account, at.running_median
     present = account.nominal.concurrency if account.nominal is not None else None
@@ -173,6 +206,7 @@ def kv(frame: Frame) -> Verdict | None:
         said.append(f"{_many(at.preemptions, 'preemption')} in {units.seconds(at.seconds)}")
     if account.oversubscription is not None and account.oversubscription > 1:
         said.append(f"demand {account.oversubscription:.1f} × the pool")
+    said.append(_window(at))
     fits, wasted = account.predicted_residents, frame.recompute.time_ratio
     fewer = at.max_num_seqs is None or (fits is not None and at.max_num_seqs > fits)
     if at.preemptions and fits is not None and fits >= 1 and fewer and wasted is not None and wasted >= WASTED:
@@ -190,19 +224,24 @@ def max_num_seqs(frame: Frame) -> Verdict | None:
     at = _queued(frame)
     if (
         at is None
+        or at.waiting_share < QUEUED
         or at.at_max_num_seqs_share is None
         or at.at_max_num_seqs_share < AT_LIMIT
-        or (at.kv_full_share or 0.0) >= MOSTLY
+        or _ran_more(at)
+        or at.kv_full_share is None
+        or at.kv_full_share >= MOSTLY
+        or at.limit is None
     ):
         return None
-    limit, asked = at.max_num_seqs or at.running_high or 0.0, frame.account.nominal
-    if frame.load is not None and asked is not None and asked.concurrency <= limit:
+    limit = at.limit
+    if _all_of_load(frame, at):
         return None  # the load itself asks for no more
     said = [
         f"running stands at {units.count(limit)}"
         + (f", the limit of {_kind(frame, at).flag_names.max_num_seqs}" if at.max_num_seqs is not None else ""),
         f"{units.count(at.waiting_median)} waiting",
         _kv_range(at),
+        _window(at),
     ]
     fits = frame.account.predicted_residents
     engines = _engines(frame, at)
@@ -216,22 +255,28 @@ def max_num_seqs(frame: Frame) -> Verdict | None:
 def token_budget(frame: Frame) -> Verdict | None:
     """Where requests waited max-num-seqs and the pool left room: prefill takes its turn within the steps."""
     at = _queued(frame)
-    if (
-        at is None
-        or at.at_max_num_seqs_share is None
-        or at.at_max_num_seqs_share >= AT_LIMIT
-        or at.kv_full_share is None
-    ):
+    if at is None or not frame.iteration.prefill or at.kv_high_ratio is None:
         return None
-    if at.kv_full_share >= MOSTLY or not frame.iteration.prefill:
+    if at.kv_full_share is not None and at.kv_full_share >= MOSTLY:
         return None
-    said = [
-        f"{units.count(at.waiting_median)} wait while {units.count(at.running_median)} run "
-        f"({units.count(at.running_high)} at most)",
-        _kv_range(at),
-    ]
+    if at.at_max_num_seqs_share is None:  # no scrape caught the queue
+        free = at.max_num_seqs is not None and (at.running_high or 0.0) < at.max_num_seqs * (1 - SLACK)
+        if not free or at.kv_high_ratio >= FULL:
+            return None
+    elif at.at_max_num_seqs_share >= AT_LIMIT and not _all_of_load(frame, at) and not _ran_more(at):
+        return None
+    said = []
+    if at.waiting_median is not None:
+        said.append(
+            f"{units.count(at.waiting_median)} wait while {units.count(at.running_queued_median)} run, on "
+            f"{units.whole_percent(at.waiting_share)} of scrapes"
+        )
+    if at.queue_of_ttft_ratio is not None and at.finished >= ENOUGH:
+        said.append(f"queueing is {units.whole_percent(at.queue_of_ttft_ratio)} of TTFT")
+    said.append(_kv_range(at))
     if frame.ttft.prefill_s is not None:
         said.append(f"prefill {units.seconds(frame.ttft.prefill_s)}")
+    said.append(_window(at))
     why = (
         "prompts take turns within the steps: larger steps raise throughput, smaller ones cut TTFT and the tail of ITL"
     )
@@ -242,47 +287,64 @@ def token_budget(frame: Frame) -> Verdict | None:
 
 
 def power(frame: Frame) -> Verdict | None:
-    """The GPUs run at their power limit, or near it and say that this holds their clock down."""
-    at, energy, gpus = frame.pressure, frame.energy, frame.gpus
-    if at is None or at.scrapes < FEW or at.running_share < MOSTLY or not gpus.local or gpus.power_limit_w is None:
+    """The GPUs run at their power limit, or say that it holds their clock down, and the clock is lower for it."""
+    at = frame.pressure
+    held = at.power if at is not None else None
+    if at is None or held is None or at.scrapes < FEW or held.readings < FEW or at.running_share < MOSTLY:
         return None
-    devices = counted_of(gpus.devices)
-    highs = [device.power.high for device in devices if device.power.high is not None]
-    capped, high_w = dict(energy.throttle).get("power cap", 0.0), sum(highs)
-    at_limit = (energy.near_limit_share or 0.0) >= POWERED
-    if not at_limit and not (capped >= POWERED and high_w >= HOT * gpus.power_limit_w):
+    capped, near = held.capped_share or 0.0, held.near_limit_share or 0.0
+    if max(capped, near) < POWERED or held.clock_loss_ratio is None or held.clock_loss_ratio < SLOWED:
         return None
-    said = [f"up to {units.watts(high_w)} of {units.watts(gpus.power_limit_w)}"]
+    said = [f"clock {units.percent(held.clock_loss_ratio)} below its maximum (mean of {held.readings} readings)"]
+    if held.high_w is not None and held.limit_w is not None:
+        said.append(f"up to {units.watts(held.high_w)} of {units.watts(held.limit_w)}")
     if capped:
         said.append(f"power cap in {units.whole_percent(capped)} of the readings")
-    clocks = [(device.sm_mhz, device.sm_max_mhz) for device in devices if device.sm_mhz and device.sm_max_mhz]
-    if clocks:
-        now, most = min(clocks)
-        if now < SLOWED * most:
-            said.append(f"clock {units.count(now)} of {units.count(most)} MHz")
     return _says("power", said)
 
 
 def under_loaded(frame: Frame) -> Verdict | None:
     """Requests run and hardly any waits."""
     at = frame.pressure
-    if at is None or not at.running_share or at.waiting_share >= QUEUED:
+    if at is None or not at.running_share or at.scrapes < FEW or at.waiting_share >= QUEUED:
         return None
     said = [f"{units.count(at.running_median)} running", _waits(at), _kv_range(at)]
+    if at.queue_of_ttft_ratio is not None and at.queue_of_ttft_ratio >= QUEUED and at.finished >= ENOUGH:
+        said.append(f"queueing is {units.whole_percent(at.queue_of_ttft_ratio)} of TTFT: bursts between scrapes")
     if at.preemptions:
         said.append(_many(at.preemptions, "preemption"))
-    return _says("none", [*(one for one in said if one), "more load would be served"])
+    return _says("none", [*(one for one in said if one), _window(at)])
 
 
 RULES: Final[tuple[Callable[[Frame], Verdict | None], ...]] = (
-    unread, asleep, stuck, idle, frontend, unadmitted, deferred, kv, max_num_seqs, token_budget, client, power,
-    under_loaded,
+    unread, asleep, stuck, idle, frontend, unadmitted, deferred, no_admission, kv, max_num_seqs, token_budget, client,
+    power, under_loaded,
 )  # fmt: skip
+SETTLING: Final = frozenset({"kv", "max-num-seqs", "token-budget", "client", "power", "none"})
 
 
 def _queued(frame: Frame) -> Pressure | None:
+    """Requests waited on many scrapes, or those that finished had waited for much of their TTFT."""
     at = frame.pressure
-    return at if at is not None and at.waiting_share >= QUEUED and at.scrapes >= FEW else None
+    if at is None or at.scrapes < FEW:
+        return None
+    waited = at.queue_of_ttft_ratio is not None and at.queue_of_ttft_ratio >= QUEUED and at.finished >= ENOUGH
+    return at if at.waiting_share >= QUEUED or waited else None
+
+
+def _all_of_load(frame: Frame, at: Pressure) -> bool:
+    """Whether all that vtop's own load asks for at once runs."""
+    asked = frame.account.nominal
+    return frame.load is not None and asked is not None and at.limit is not None and asked.concurrency <= at.limit
+
+
+def _ran_more(at: Pressure) -> bool:
+    """Whether more ran on other scrapes than where requests waited: then that was no limit."""
+    return at.limit is not None and at.running_high is not None and at.running_high > at.limit * (1 + SLACK)
+
+
+def _window(at: Pressure) -> str:
+    return f"{at.scrapes:,} scrapes in {units.seconds(at.seconds)}"
 
 
 def _many(n: float, word: str) -> str:

@@ -86,4 +86,5 @@ class LoadPart:
     lag_s: float | None  # of the load's event loop, at worst in the last second
     cpu_ratio: float | None  # of the load process
     limited: str | None  # why the client may be the bottleneck
+    limited_costs: bool = True  # False: only late, by less than a tenth of the mean TTFT
     total_per_s: float | None = None  # output_per_s + ended_per_s x the mean prompt of the answered

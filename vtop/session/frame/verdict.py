@@ -20,6 +20,18 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class HeldDown:
+    """What power took of the clock of the GPUs counted, over the scrapes of the pressure (energy.py)."""
+
+    readings: int
+    near_limit_share: float | None  # of readings at 97 % of the power limit or more
+    capped_share: float | None  # of readings on which a GPU says that power holds its clock down
+    high_w: float | None
+    limit_w: float | None
+    clock_loss_ratio: float | None  # 1 - mean clock / maximum, of the GPU that lost most
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Pressure:
     """On how many of the latest scrapes requests waited, and what stood in their way there (pressure.py).
 
@@ -47,6 +59,13 @@ class Pressure:
     idle: bool  # nothing ran or waited lately
     outside_share: float | None  # of vtop's own requests in flight, those not in the engine; None of few
     deferred_share: float | None  # of what waits now: for an adapter, a grammar or remote KV
-    max_num_seqs: int | None = (
-        None  # max_num_seqs of all its engines, where it is on record and was one number all along
-    )
+    # max_num_seqs of all its engines, where it is on record and was one number all along
+    max_num_seqs: int | None = None
+    limit: float | None = None  # it, or the highest running where requests waited
+    running_queued_median: float | None = None  # on the scrapes with waiting requests, as waiting_median
+    unadmitted_s: float | None = None  # since anybody was admitted, while requests wait, places and the pool are free
+    places: float | None = None  # that it is known to have: max_num_seqs, or the highest running so far
+    finished: float = 0.0
+    begun: float = 0.0  # first tokens
+    queue_of_ttft_ratio: float | None = None  # of the finished
+    power: HeldDown | None = None

@@ -13,6 +13,7 @@ VerdictLimit = Literal[
     "max-num-seqs",
     "token-budget",
     "deferred",
+    "no-admission",
     "power",
     "frontend",
     "client",

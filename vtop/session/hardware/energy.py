@@ -24,10 +24,12 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from operator import itemgetter, or_
+from statistics import fmean
 from typing import Final
 
 from vtop.metrics.quantity import Quantity
 from vtop.session.frame.gpus import Energy
+from vtop.session.frame.verdict import HeldDown
 from vtop.session.frame.vocabulary import EnergySource
 from vtop.session.history.gpus import DeviceHistory, GpuHistory
 from vtop.session.history.server import ServerHistory
@@ -157,6 +159,47 @@ def energy(window: Window, devices: GpuHistory, idle: IdlePower, now_s: float) -
         throttled_share=share,
         throttle=throttle,
     )
+
+
+def held_down(window: Window, devices: GpuHistory, now_s: float) -> HeldDown | None:
+    """What power took of the clock over a window; None without two readings of a counted GPU in it.
+
+    A clock is held against the GPU's maximum, or against the highest that was read so far where NVML tells none.
+    """
+    readings = devices.visible(now_s)
+    if not window.ranges or readings < 2:
+        return None
+    begin_s = min(one.server.at_s[one.first] for one in window.ranges)
+    end_s = max(one.server.at_s[one.last] for one in window.ranges)
+    first, last = _nearest(devices.at_s, begin_s, readings), _nearest(devices.at_s, end_s, readings)
+    mine = [devices.devices[uuid] for uuid in devices.counted.at(last) or ()]
+    if last <= first or not mine:
+        return None
+    _, throttle = _throttled(mine, first, last)
+    highs = [device.numbers["power_w"].high(first, last) for device in mine]
+    limits = [device.numbers["power_limit_w"].at(last) for device in mine]
+    lost = [loss for device in mine if (loss := _clock_loss(device, first, last)) is not None]
+    return HeldDown(
+        readings=last - first + 1,
+        near_limit_share=_near_limit(mine, first, last),
+        capped_share=dict(throttle).get("power cap"),
+        high_w=_sum(highs),
+        limit_w=_sum(limits),
+        clock_loss_ratio=max(lost, default=None),
+    )
+
+
+def _clock_loss(device: DeviceHistory, first: int, last: int) -> float | None:
+    """1 - mean clock / maximum, over the readings; None where it is not read."""
+    clock, most = device.numbers["sm_mhz"], device.numbers["sm_max_mhz"].at(last)
+    known = clock.each(first, last)
+    highest = most or clock.high(0, last)
+    return max(0.0, 1 - fmean(known) / highest) if known and highest else None
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
 
 
 def _nearest(at_s: Sequence[float], instant: float, readings: int) -> int:

@@ -24,10 +24,11 @@ def fell_a_little(before: float, now: float) -> bool:
 class Cell:
     """The latest number of one series; for a counter, with what it had counted before restarts."""
 
-    __slots__ = ("before", "counter", "group", "known", "owner", "raw")
+    __slots__ = ("before", "counter", "group", "high", "known", "low", "owner", "raw")
 
     def __init__(self, group: Group, owner: str) -> None:
         self.group = group
+        self.low, self.high = group.bounds
         self.owner = owner
         self.counter = group.kind is SeriesKind.COUNTER
         self.raw = math.nan  # as last seen
@@ -53,10 +54,22 @@ class Cell:
 class Group:
     """The series of one quantity (and part), and the tracks of their total and of each engine."""
 
-    __slots__ = ("_cells", "_offset", "_rank", "_scrape", "_total_now", "engines", "kind", "only", "progress", "total")
+    __slots__ = (
+        "_cells", "_offset", "_rank", "_scrape", "_total_now", "bounds", "engines", "kind", "only", "progress", "total",
+    )  # fmt: skip
 
-    def __init__(self, kind: SeriesKind, scrape: int, *, progress: bool, per_engine: bool, began: float | None) -> None:
+    def __init__(
+        self,
+        kind: SeriesKind,
+        scrape: int,
+        *,
+        progress: bool,
+        per_engine: bool,
+        began: float | None,
+        bounds: tuple[float, float],
+    ) -> None:
         self.kind = kind
+        self.bounds = bounds  # what lies outside is no value of it
         self._scrape = scrape  # on which it appeared
         self.progress = progress  # a change of it shows that the engine took a step
         self.total = Track(began)

@@ -39,7 +39,14 @@ PERCENTILES = frozenset(
 )
 # these are in the recording, with a meaning, and in no frame: following them would cost every scrape for nothing
 _IN_NO_FRAME = frozenset({Quantity.HTTP_DURATION, Quantity.LORA, Quantity.SPEC_DRAFTS})
-_NOT_THE_ENGINE = frozenset({Quantity.REJECTED, Quantity.PROCESS_CPU})
+# a request at the head of the queue is looked up at every step, whether or not anything comes of it
+_NOT_THE_ENGINE = frozenset({Quantity.REJECTED, Quantity.PROCESS_CPU, Quantity.PREFIX_QUERIES, Quantity.PREFIX_HITS})
+_ANY = (-math.inf, math.inf)
+_POSSIBLE = {
+    Quantity.RUNNING: (0.0, math.inf),
+    Quantity.WAITING: (0.0, math.inf),
+    Quantity.KV_USED: (0.0, 1.0 + 1e-9),
+}
 
 
 class Change(StrEnum):
@@ -149,7 +156,7 @@ class ServerHistory:
                     else:  # it began anew, on a line that is not full
                         cell.before += cell.raw
                 cell.raw = value
-                cell.known = True
+                cell.known = not (value < cell.low or value > cell.high)
             group = cell.group
             if group.only is not cell:
                 touched.add(group)
@@ -305,6 +312,7 @@ class ServerHistory:
                 progress=counter and meaning.quantity not in _NOT_THE_ENGINE,
                 per_engine=meaning.quantity in _PER_ENGINE,
                 began=0.0 if counter and self._was_own(index) else None,
+                bounds=_POSSIBLE.get(meaning.quantity, _ANY),
             )
             if meaning.quantity is Quantity.FINISHED:
                 self.finished.append(self._groups[key].total)

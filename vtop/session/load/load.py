@@ -23,6 +23,7 @@ RECENT_S = 10.0  # the actual rate is that of this stretch
 LATE_S, LATE_SHARE = 0.002, 0.05  # p99 lateness beyond both marks the run client-limited
 BUSY_RATIO = 0.9  # of one core
 LAG_S = 0.05
+COSTLY = 0.1  # of the mean TTFT: a lateness below it costs nothing that shows
 DETAIL = 120  # letters
 
 
@@ -190,6 +191,7 @@ class LoadHistory:
             lag_s=host.load_lag_max_s if host is not None else None,
             cpu_ratio=host.load_cpu_ratio if host is not None else None,
             limited=_limited(target, seen, late_p99_s, host),
+            limited_costs=_costs(seen, late_p99_s, host),
             total_per_s=_total_per_s(phase, seen, now_s),
         )
 
@@ -277,6 +279,14 @@ def _slo(phase: Phase, seen: Seen, elapsed_s: float) -> Slo | None:
         answered_per_s=seen.done * per_s if per_s else None,
         broken=tuple(seen.broken.most_common()),
     )
+
+
+def _costs(seen: Seen, late_p99_s: float | None, host: Host | None) -> bool:
+    """Whether a client that is limited changes what the requests see by more than a little."""
+    busy = host is not None and (host.load_cpu_ratio or 0.0) > BUSY_RATIO
+    late = host is not None and (host.load_lag_max_s or 0.0) > LAG_S
+    ttft_s = seen.service.mean_s
+    return bool(seen.limits) or busy or late or ttft_s is None or (late_p99_s or 0.0) >= COSTLY * ttft_s
 
 
 def _limited(target: Load, seen: Seen, late_p99_s: float | None, host: Host | None) -> str | None:
