@@ -105,7 +105,8 @@ class Standin(Server):
         with self.news:
             self.in_flight += 1
             self.most_in_flight = max(self.most_in_flight, self.in_flight)
-            trial = body.get("prompt") == "hello" or "hello" in str(body.get("messages", ""))
+            asked = body.get("prompt")
+            trial = asked == "hello" or "hello" in str(body.get("messages", "")) or (asked or "")[1:] == []
             self.trials += trial
             if not trial:
                 self.bodies.append(body)
