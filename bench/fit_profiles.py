@@ -13,8 +13,8 @@ from vtop.engine.core.flags import Flags
 from vtop.engine.core.model_shape import QWEN_7B
 from vtop.engine.fit import profile
 from vtop.engine.fit.fit import compare, fit
-from vtop.engine.runs.observed import Observed
-from vtop.engine.runs.replay import Ask, Load
+from vtop.engine.runs.observed import ObservedTimes
+from vtop.engine.runs.replay import Ask, ReplayLoad
 from vtop.engine.runs.runs import Run, runs
 
 # recordings, with the flags that a page does not say
@@ -62,8 +62,8 @@ def published() -> list[Run]:
     """
     flags = Flags(num_gpu_blocks=5431, max_num_batched_tokens=2048, enable_prefix_caching=False)
 
-    def closed(concurrency: int, count: int, prompt: int, output: int) -> Load:
-        return Load(tuple(Ask(prompt, output) for _ in range(count)), concurrency)
+    def closed(concurrency: int, count: int, prompt: int, output: int) -> ReplayLoad:
+        return ReplayLoad(tuple(Ask(prompt, output) for _ in range(count)), concurrency)
 
     alone_s = 256 / (1405 / 64 / 0.357)
     together_s = 64 * 256 / 1405
@@ -78,7 +78,7 @@ def published() -> list[Run]:
             flags,
             QWEN_7B,
             load,
-            Observed(len(load.asks), queue_s, prefill_s, decode_s, e2e_s, frontend_s),
+            ObservedTimes(len(load.asks), queue_s, prefill_s, decode_s, e2e_s, frontend_s),
             recording="none: published means",
         )
         for name, load, queue_s, prefill_s, decode_s, e2e_s, frontend_s in seen

@@ -11,7 +11,8 @@ from vtop import shipped, units
 from vtop.engine.fit import profile
 from vtop.engine.fit.calibration import host_factors_of
 from vtop.engine.runs.runs import Run, runs
-from vtop.engine.whatif.whatif import Row, WhatIf, changes, recorded_of, what_if
+from vtop.engine.whatif.simulation import changes, recorded_of
+from vtop.engine.whatif.whatif import Row, WhatIf, what_if
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def main() -> None:
 
 
 def said(row: Row, came: float) -> str:
-    """As it was → foretold, measured and how far off; bold beyond the doubt of the answer."""
+    """As it was → foretold, measured and how far off; bold outside the interval of the answer."""
     assert row.recorded is not None
     assert row.after is not None
     if not (row.recorded or row.after or came):
@@ -84,7 +85,7 @@ def said(row: Row, came: float) -> str:
         else ""
     )
     found = f"{word(row.recorded)} → {word(row.after)}; {word(came)}{off}"
-    return found if abs(row.after - came) <= (row.doubt or 0.0) else f"**{found}**"
+    return found if row.interval is not None and row.interval.holds(came) else f"**{found}**"
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from time import monotonic, monotonic_ns, process_time
 from vtop.load.http.client import Client
 from vtop.load.http.deferred import AT_ONCE
 from vtop.load.http.exchange import Exchange
-from vtop.load.http.response import Asked, Reading
+from vtop.load.http.response import ExpectedAnswer, Reading
 from vtop.load.http.sse import StreamEvent
 
 MOCK = Path(__file__).resolve().parent / "load_mock.py"
@@ -79,7 +79,7 @@ async def drive(run: Run, url: str) -> tuple[float, float, int, int]:
     failure = await client.warm(run.connections)
     assert failure is None, failure
     wire = client.lay("/v1/completions", PAYLOAD)
-    asked = Asked(output_tokens=run.tokens, exact=True)
+    asked = ExpectedAnswer(output_tokens=run.tokens, exact=True)
     events = reads = 0
 
     async def loop_of_one() -> None:

@@ -13,14 +13,14 @@ from vtop.engine.core.engine import Engine
 from vtop.engine.core.flags import Flags
 from vtop.engine.fit import profile
 from vtop.engine.runs.measured import Levels
-from vtop.engine.runs.replay import Load, replay
+from vtop.engine.runs.replay import ReplayLoad, replay
 from vtop.engine.runs.runs import runs
 
 OVERLOAD_S = 615.0  # the last ones run alone: so that it is 600 and more
 TAKES = 3
 
 
-def took(load: Load, flags: Flags) -> tuple[float, float, int]:
+def took(load: ReplayLoad, flags: Flags) -> tuple[float, float, int]:
     """Seconds simulated, seconds it took at best, and steps."""
     h200 = profile.load("h200-qwen2.5-7b")
     best_s, span_s, steps = float("inf"), 0.0, 0
@@ -45,7 +45,7 @@ def main() -> None:
     row(f"the overload, {len(asks)} requests", replace(overload.load, asks=asks), overload.flags)
 
 
-def row(name: str, load: Load, flags: Flags) -> None:
+def row(name: str, load: ReplayLoad, flags: Flags) -> None:
     span_s, took_s, steps = took(load, flags)
     print(f"{name[:43]:<44}{span_s:>9.1f} s{took_s:>7.3f} s{span_s / took_s:>8,.0f}{steps:>9,}")
 

@@ -71,3 +71,15 @@ def test_a_recording_says_how_it_was_made() -> None:
     page = (ROOT / "recordings" / "README.md").read_text(encoding="utf-8")
     for path in (ROOT / "recordings").glob("*.jsonl*"):
         assert f"`{path.name.partition('.')[0]}`" in page, path.name
+
+
+def test_every_test_that_the_hard_cases_name_is_one() -> None:
+    page = (ROOT / "docs" / "hard-cases.md").read_text(encoding="utf-8")
+    files = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "tests").rglob("test_*.py")}
+    texts = [path.read_text(encoding="utf-8") for path in files.values()]
+    there = {name for text in texts for name in re.findall(r"def (test_\w+)", text)}
+    named = set(re.findall(r"`(test_\w+)`", page))
+    assert len(named) > 100
+    assert named <= there
+    assert set(re.findall(r"`(tests/\S+\.py)`", page)) <= files.keys()
+    assert len(re.findall(r"^\| [A-H]\d\d \|", page, re.MULTILINE)) == 118

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -13,18 +14,22 @@ from tests.session.made import Log, Server, device
 from tests.session.test_load import ended as request
 from tests.session.test_network import BEGIN, each, ran
 from vtop.access import Access
+from vtop.difference import judged
 from vtop.draw import theme
 from vtop.draw.layout import columns_for, screen
 from vtop.engine.runs.measured import NUMBERS, quantile
 from vtop.engine.runs.runs import runs
-from vtop.engine.whatif.whatif import recorded_of, verdict_of
+from vtop.engine.whatif.simulation import recorded_of
+from vtop.engine.whatif.whatif import verdict_of
 from vtop.export.notebook import OpenedRecording
 from vtop.export.tables.requests import REQUESTS
 from vtop.load.http.client import Client
 from vtop.metrics.histogram import Histogram, Range
 from vtop.recording import GAP_INTERVALS, AnyEvent, FileRecording, Load, Target, events_of
 from vtop.recording.merge_gpus import Devices
-from vtop.report.compare.compared_phase import _verdict
+from vtop.report.compare.compared_numbers import BY_NAME
+from vtop.report.compare.compared_phase import Found, _difference
+from vtop.report.compare.noise import StandardError, student
 from vtop.report.findings.validity import checks
 from vtop.report.model import of_session
 from vtop.samples import nearest_rank
@@ -123,11 +128,16 @@ def test_what_if_counts_the_good_requests_that_the_session_counts() -> None:
 
 
 def test_a_difference_is_judged_alike_in_a_comparison_and_in_what_if() -> None:
-    said = {"within noise": "within the error", "noise not known": "error not known"}
+    said = {"within": "within ±", "no interval": "± not known"}
+    again = {"within": "within noise", "no interval": "noise not known"}
     numbers = {better: next(one for one in NUMBERS if one.better == better) for better in ("higher", "lower", None)}
     for (better, number), by, half in itertools.product(numbers.items(), (-2.0, 0.0, 2.0), (None, 1.9, 2.0, 2.1)):
-        found = _verdict(better, by, half)
+        found = judged(by, (by - half, by + half) if half is not None else None, better)
         assert said.get(found, found) == verdict_of(number, by, half)
+        compared = replace(BY_NAME["energy.per_output_token_j"], better=better)
+        error = StandardError(half / student(9, 0.99), 9) if half is not None else None
+        if half != abs(by):  # but for rounding
+            assert _difference(compared, Found("B", 3.0, 3.0 + by, error), 0.99).verdict == again.get(found, found)
 
 
 # --- output tokens/s of a phase --------------------------------------------------------------------------------------

@@ -62,6 +62,7 @@ def test_what_a_line_cannot_hold_the_screen_cannot_know() -> None:
 
 OUTSIDE = {"time", "datetime", "socket", "random", "secrets", "uuid", "os", "io", "pathlib", "tempfile", "asyncio"}
 OUTSIDE |= {"threading", "subprocess", "select", "ssl", "http", "urllib", "httpx", "pynvml", "textual", "rich", "numpy"}
+PURE = {"urllib.parse"}  # takes a URL apart, asks nobody
 # a recording is a file, written by threads; nothing else of the core is
 MAY = {
     "recording/recording.py": {"os", "pathlib", "threading"},
@@ -75,7 +76,7 @@ def imported(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names |= {name.name.partition(".")[0] for name in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and node.module not in PURE:
             names.add(node.module.partition(".")[0])
     return names
 

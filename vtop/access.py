@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import ssl
 from dataclasses import dataclass
 
@@ -35,6 +36,15 @@ class Access:
         if self.basic is not None:
             found += [self.basic[1], self._pair(self.basic)]
         return longest_first(found)
+
+    @property
+    def recognisable(self) -> list[str]:
+        """The secrets that can be struck out of anything: long, and unlike a word that may stand there by chance."""
+        values = [self.api_key or "", *(value for _, value in self.headers)]
+        if self.basic is not None:
+            values += [self.basic[1], self._pair(self.basic)]
+        found = [word for value in values for word in (value.strip(), value.strip().rpartition(" ")[2])]
+        return [word for word in found if len(word) >= 8 and not re.fullmatch(r"[a-z_:./ -]+|[\d.]+", word)]
 
     def trust(self) -> ssl.SSLContext | None:
         """What an https server's certificate is held against; None: the usual authorities. Raises VtopError."""

@@ -61,7 +61,7 @@ def test_the_models_own_error_stands_before_its_answer() -> None:
     assert "recorded   profile alone          error   with host factors          error" in text[error:answer]
     assert "to launch a step without a graph" in text[:error]
     assert "output tokens/s" in text[error:answer]
-    assert "± is the model's own error" in text[answer:]
+    assert "In 90 %: where the number may lie" in text[answer:]
 
 
 def test_the_profile_alone_is_asked_for() -> None:
@@ -263,3 +263,20 @@ def test_where_a_profile_is_to_lie_is_looked_at_before_it_is_made(tmp_path: Path
 def test_a_profile_is_a_toml_file() -> None:
     result = runner().invoke(main, ["fit", "sweep_c64", "-o", "mine.json"])
     assert "a profile is a .toml file" in refused(result)
+
+
+# --- the price of each limit ------------------------------------------------------------------------------------------
+
+
+def test_prices_are_a_row_a_limit_and_say_which_binds() -> None:
+    found = json.loads(answered("sweep_c64", "--prices", "--format", "json"))
+    (run,) = found["runs"]
+    assert run["binds"] == "gpu"
+    assert run["suggestion"] is None
+    assert [one["limit"] for one in run["prices"]] == ["kv", "max-num-seqs", "token-budget", "gpu", "launch"]
+
+
+def test_prices_are_of_the_recorded_flags() -> None:
+    result = asked("sweep_c64", "--prices", "--max-num-seqs", "8")
+    assert result.exit_code == 2
+    assert "--prices is of the recorded flags" in result.stderr

@@ -50,6 +50,7 @@ def load(**changes: object) -> LoadPart:
         output_per_s=1589.0,
         output_over="sending",
         whole_output_per_s=1328.0,
+        whole_ended_per_s=0.65,
         ended_per_s=0.78,
         cached_tokens=0,
         prefix_hit_tokens=None,
@@ -67,6 +68,7 @@ def draining() -> LoadPart:
     finite = Quantiles(35, 0, 15.0, 16.0, None, None, None, None)
     return load(
         state="running", reason=None, in_flight=56, answering=12, done=35, failed=0, failed_by_class=(),
-        failed_detail=None, output_per_s=None, whole_output_per_s=None, ended_per_s=None, ttft=finite, tpot=finite,
+        failed_detail=None, output_per_s=None, whole_output_per_s=None, whole_ended_per_s=None, ended_per_s=None,
+        ttft=finite, tpot=finite,
         e2e=finite,
     )  # fmt: skip

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vtop.engine.core.flags import Flags
-from vtop.engine.core.request import Request
+from vtop.engine.core.request import EngineRequest
 from vtop.engine.core.scheduler import Scheduler
-from vtop.engine.core.step import Outcome, Plan
+from vtop.engine.core.step import StepOutcome, StepPlan
 
 
 @dataclass
@@ -16,9 +16,9 @@ class Driven:
     """What came of it; `running` is how many ran after each step."""
 
     scheduler: Scheduler
-    finished: list[Request] = field(default_factory=list)
+    finished: list[EngineRequest] = field(default_factory=list)
     running: list[int] = field(default_factory=list)
-    first: list[Request] = field(default_factory=list)
+    first: list[EngineRequest] = field(default_factory=list)
     plans: list[tuple[int, int, int, tuple[tuple[int, int], ...]]] = field(default_factory=list)
     outcomes: list[tuple[int, frozenset[int]]] = field(default_factory=list)
 
@@ -30,21 +30,21 @@ class Driven:
 
 def drive(
     flags: Flags,
-    requests: Sequence[Request],
+    requests: Sequence[EngineRequest],
     *,
     in_flight: int | None = None,
     use_batch: bool = True,
-    check: Callable[[Scheduler, Plan | None], object] | None = None,
+    check: Callable[[Scheduler, StepPlan | None], object] | None = None,
     at: Mapping[int, Callable[[Scheduler], object]] | None = None,
 ) -> Driven:
     """Requests arrive at the tick that arrival_s says, or, with in_flight, when another one is finished."""
     scheduler = Scheduler(flags, use_batch=use_batch)
     driven = Driven(scheduler)
     waiting = list(requests)
-    plans: list[Plan] = []
+    plans: list[StepPlan] = []
     tick = 0
 
-    def take(outcome: Outcome) -> None:
+    def take(outcome: StepOutcome) -> None:
         driven.running.append(len(scheduler.running))
         driven.first += outcome.first
         driven.finished += outcome.finished

@@ -11,10 +11,10 @@ from vtop import shipped
 from vtop.engine.core.timing import Frontend, Timing
 from vtop.engine.fit import profile
 from vtop.engine.fit.calibration import host_factors_of, with_host_factors
-from vtop.engine.fit.fit import Compared, Fit, compare, fit
-from vtop.engine.runs.measured import Measured
+from vtop.engine.fit.fit import FitResult, FittedRun, compare, fit
+from vtop.engine.runs.measured import RunNumbers
 from vtop.engine.runs.runs import Run, runs
-from vtop.engine.whatif.whatif import recorded_of, simulate
+from vtop.engine.whatif.simulation import recorded_of, simulate
 from vtop.errors import VtopError
 
 RECORDINGS = shipped.folder("recordings")
@@ -64,14 +64,14 @@ def overloads() -> list[Run]:
 
 
 @pytest.fixture(scope="module")
-def as_shipped(sweep: list[Run]) -> Fit:
+def as_shipped(sweep: list[Run]) -> FitResult:
     """The shipped profile as if it had just been fitted on the sweep up to 32 in flight."""
     h200 = profile.load("h200-qwen2.5-7b")
     compared = compare(sweep[:-1], h200.timing, h200.frontend, h200.shape)
-    return Fit(h200.timing, h200.frontend, h200.shape, compared, h200.spread)
+    return FitResult(h200.timing, h200.frontend, h200.shape, compared, h200.spread)
 
 
-def held_against(fit: Fit, given: list[Run]) -> tuple[Compared, ...]:
+def held_against(fit: FitResult, given: list[Run]) -> tuple[FittedRun, ...]:
     return compare(given, fit.timing, fit.frontend, fit.shape)
 
 
@@ -122,7 +122,7 @@ def test_recordings_that_no_fit_has_seen_are_predicted_and_met_at_their_own_pace
             held_within(run, simulate(run, run.flags, here).measured, MISSED_WITH_HOST_FACTORS)
 
 
-def held_within(run: Run, simulated: Measured, missed: dict[str, tuple[str, ...]]) -> None:
+def held_within(run: Run, simulated: RunNumbers, missed: dict[str, tuple[str, ...]]) -> None:
     real = recorded_of(run, None)
     for number, share in BOUNDS:
         if not any(words in run.name for words in missed[number]):
@@ -138,7 +138,7 @@ def test_the_profile_of_a_4090_gives_what_was_published_of_its_overload(overload
     assert abs(overload.preemptions - 37) <= 1
 
 
-def test_a_profile_is_read_back_as_it_was_written(as_shipped: Fit, overloads: list[Run], tmp_path: Path) -> None:
+def test_a_profile_is_read_back_as_it_was_written(as_shipped: FitResult, overloads: list[Run], tmp_path: Path) -> None:
     made = profile.of_fit(as_shipped, "mine", 'an "own" GPU', held_out=held_against(as_shipped, overloads))
     path = tmp_path / "mine.toml"
     path.write_text(profile.dump(made))
@@ -149,7 +149,7 @@ def test_a_profile_is_read_back_as_it_was_written(as_shipped: Fit, overloads: li
     assert read.timing.bandwidth_bytes_s == pytest.approx(made.timing.bandwidth_bytes_s, rel=1e-5)
 
 
-def test_a_profile_says_its_residuals_its_range_and_what_it_assumes(as_shipped: Fit) -> None:
+def test_a_profile_says_its_residuals_its_range_and_what_it_assumes(as_shipped: FitResult) -> None:
     lines = "\n".join(profile.report(profile.of_fit(as_shipped, "mine", "a GPU")))
     assert "in flight 1–32" in lines
     assert "kv tokens 86,896" in lines

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tests.engine.driven import Driven, drive
 from vtop.engine.core.flags import Flags
-from vtop.engine.core.request import Request
+from vtop.engine.core.request import EngineRequest
 from vtop.engine.core.scheduler import Scheduler
-from vtop.engine.core.step import Plan
+from vtop.engine.core.step import StepPlan
 from vtop.errors import VtopError
 
 H200 = Flags(num_gpu_blocks=5431, enable_prefix_caching=False)  # the server of the recordings
@@ -27,8 +27,8 @@ CPU = Flags(
 )
 
 
-def alike(count: int, prompt: int, output: int) -> list[Request]:
-    return [Request(number, prompt, output) for number in range(count)]
+def alike(count: int, prompt: int, output: int) -> list[EngineRequest]:
+    return [EngineRequest(number, prompt, output) for number in range(count)]
 
 
 # the counts of real servers
@@ -56,10 +56,10 @@ def test_admission_asks_for_room_for_the_whole_prompt() -> None:
     flags = Flags(num_gpu_blocks=11, block_size=16, max_num_seqs=8, max_num_batched_tokens=32, max_model_len=160)
     plan = drive(flags, alike(1, 96, 2)).plans[0]
     assert plan[3] == ((32, 32),)
-    second = Request(1, 96, 2, arrival_s=1.0)
-    ran = drive(flags, [Request(0, 96, 40), second])
+    second = EngineRequest(1, 96, 2, arrival_s=1.0)
+    ran = drive(flags, [EngineRequest(0, 96, 40), second])
     assert ran.scheduler.preemptions == 0
-    eager = drive(replace(flags, scheduler_reserve_full_isl=False), [Request(0, 96, 40), Request(1, 96, 2)])
+    eager = drive(replace(flags, scheduler_reserve_full_isl=False), [EngineRequest(0, 96, 40), EngineRequest(1, 96, 2)])
     assert eager.scheduler.preemptions > 0
 
 
@@ -71,16 +71,18 @@ def test_the_one_admitted_last_gives_way() -> None:
 
 def test_with_priorities_the_least_urgent_gives_way_and_the_most_urgent_goes_first() -> None:
     flags = Flags(num_gpu_blocks=9, block_size=16, enable_prefix_caching=False, max_model_len=128, policy="priority")
-    ran = drive(flags, [Request(0, 40, 40, priority=5), Request(1, 40, 40, priority=1)])
+    ran = drive(flags, [EngineRequest(0, 40, 40, priority=5), EngineRequest(1, 40, 40, priority=1)])
     assert [request.preemptions for request in sorted(ran.finished, key=lambda r: r.id)] == [1, 0]
     one_at_a_time = replace(flags, max_num_seqs=1)
-    ran = drive(one_at_a_time, [Request(0, 8, 2, priority=3), Request(1, 8, 2, priority=1), Request(2, 8, 2)])
+    ran = drive(
+        one_at_a_time, [EngineRequest(0, 8, 2, priority=3), EngineRequest(1, 8, 2, priority=1), EngineRequest(2, 8, 2)]
+    )
     assert [request.id for request in ran.first] == [2, 1, 0]
 
 
 def test_a_long_prompt_is_computed_in_chunks_beside_the_decodes() -> None:
     flags = Flags(num_gpu_blocks=1000, max_num_batched_tokens=128, max_num_seqs=8)
-    ran = drive(flags, [Request(0, 16, 20), Request(1, 300, 2)])
+    ran = drive(flags, [EngineRequest(0, 16, 20), EngineRequest(1, 300, 2)])
     assert [plan[3] for plan in ran.plans[:3]] == [((16, 16), (112, 112)), ((127, 239),), ((61, 300),)]
 
 
@@ -88,19 +90,19 @@ def test_async_scheduling_frees_a_place_one_step_later() -> None:
     flags = Flags(num_gpu_blocks=100, max_num_seqs=2)
     steps = {}
     for async_scheduling in (False, True):
-        ran = drive(replace(flags, async_scheduling=async_scheduling), [Request(0, 16, 4), *alike(3, 16, 20)[1:]])
+        ran = drive(replace(flags, async_scheduling=async_scheduling), [EngineRequest(0, 16, 4), *alike(3, 16, 20)[1:]])
         steps[async_scheduling] = [number for number, plan in enumerate(ran.plans) if plan[3]]
     assert steps == {False: [0, 4], True: [0, 5]}
 
 
 def test_async_scheduling_plans_no_step_beyond_an_end_that_is_known() -> None:
-    assert drive(Flags(num_gpu_blocks=100), [Request(0, 16, 4)]).scheduler.steps == 4
+    assert drive(Flags(num_gpu_blocks=100), [EngineRequest(0, 16, 4)]).scheduler.steps == 4
 
 
 def test_a_stop_token_costs_async_scheduling_one_wasted_step() -> None:
     flags = Flags(num_gpu_blocks=100)
     steps = [
-        drive(replace(flags, async_scheduling=lag), [Request(0, 16, 4, max_tokens=100)]).scheduler.steps
+        drive(replace(flags, async_scheduling=lag), [EngineRequest(0, 16, 4, max_tokens=100)]).scheduler.steps
         for lag in (False, True)
     ]
     assert steps == [4, 5]
@@ -108,15 +110,17 @@ def test_a_stop_token_costs_async_scheduling_one_wasted_step() -> None:
 
 def test_the_watermark_keeps_blocks_free_of_admissions_but_not_of_the_first() -> None:
     flags = Flags(num_gpu_blocks=21, block_size=16, watermark=0.5, enable_prefix_caching=False, max_model_len=320)
-    ran = drive(flags, [Request(0, 200, 4), Request(1, 100, 4)])
+    ran = drive(flags, [EngineRequest(0, 200, 4), EngineRequest(1, 100, 4)])
     assert max(ran.running) == 1
-    assert max(drive(replace(flags, watermark=0.0), [Request(0, 200, 4), Request(1, 100, 4)]).running) == 2
+    assert max(drive(replace(flags, watermark=0.0), [EngineRequest(0, 200, 4), EngineRequest(1, 100, 4)]).running) == 2
 
 
 def test_what_the_prefix_cache_holds_is_not_computed_again() -> None:
     shared = tuple(f"system {index}" for index in range(4))
     flags = Flags(num_gpu_blocks=100, block_size=16)
-    ran = drive(flags, [Request(0, 80, 4, prefix_keys=shared), Request(1, 80, 4, prefix_keys=shared, arrival_s=3.0)])
+    ran = drive(
+        flags, [EngineRequest(0, 80, 4, prefix_keys=shared), EngineRequest(1, 80, 4, prefix_keys=shared, arrival_s=3.0)]
+    )
     assert [request.cached_tokens for request in ran.finished] == [0, 64]
     assert ran.scheduler.executed_tokens == 83 + 83 - 64
     assert (ran.scheduler.prefix_queries, ran.scheduler.prefix_hits) == (160, 64)
@@ -126,22 +130,22 @@ def test_a_prompt_that_is_wholly_cached_still_computes_its_last_block() -> None:
     keys = ("a", "b")
     ran = drive(
         Flags(num_gpu_blocks=100, block_size=16),
-        [Request(0, 32, 1, prefix_keys=keys), Request(1, 32, 1, prefix_keys=keys, arrival_s=3.0)],
+        [EngineRequest(0, 32, 1, prefix_keys=keys), EngineRequest(1, 32, 1, prefix_keys=keys, arrival_s=3.0)],
     )
     assert ran.finished[1].cached_tokens == 16
 
 
 def test_cached_blocks_that_nobody_holds_count_as_free_and_are_given_away_last() -> None:
     flags = Flags(num_gpu_blocks=9, block_size=16, max_model_len=128)
-    ran = drive(flags, [Request(0, 32, 1, prefix_keys=("a", "b"))])
+    ran = drive(flags, [EngineRequest(0, 32, 1, prefix_keys=("a", "b"))])
     assert ran.scheduler.pool.usage_ratio == 0.0
-    assert ran.scheduler.pool.hit(Request(9, 64, 1, prefix_keys=("a", "b"))) != []
+    assert ran.scheduler.pool.hit(EngineRequest(9, 64, 1, prefix_keys=("a", "b"))) != []
     for number in range(1, 4):
-        ran.scheduler.add(Request(number, 96, 1), 0.0)
+        ran.scheduler.add(EngineRequest(number, 96, 1), 0.0)
         plan = ran.scheduler.schedule(0.0)
         assert plan is not None
         ran.scheduler.update(plan, 1.0)
-    assert ran.scheduler.pool.hit(Request(9, 64, 1, prefix_keys=("a", "b"))) == []
+    assert ran.scheduler.pool.hit(EngineRequest(9, 64, 1, prefix_keys=("a", "b"))) == []
 
 
 def test_an_aborted_request_leaves_no_trace_in_the_pool() -> None:
@@ -155,7 +159,7 @@ def test_an_aborted_request_leaves_no_trace_in_the_pool() -> None:
 
 def test_a_request_that_can_never_finish_is_refused() -> None:
     with pytest.raises(ValueError, match="longer than the KV pool"):
-        Scheduler(Flags(num_gpu_blocks=4, block_size=16)).add(Request(0, 100, 1), 0.0)
+        Scheduler(Flags(num_gpu_blocks=4, block_size=16)).add(EngineRequest(0, 100, 1), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -196,10 +200,10 @@ FLAGS = st.builds(
 )
 
 
-def requested(asked: list[tuple[int, int, int, int, int]]) -> list[Request]:
+def requested(asked: list[tuple[int, int, int, int, int]]) -> list[EngineRequest]:
     asked = sorted(asked, key=lambda one: one[2])
     return [
-        Request(
+        EngineRequest(
             number,
             prompt,
             output,
@@ -217,7 +221,7 @@ def requested(asked: list[tuple[int, int, int, int, int]]) -> list[Request]:
 def test_no_block_leaks_no_request_is_lost_and_tokens_are_conserved(
     flags: Flags, asked: list[tuple[int, int, int, int, int]]
 ) -> None:
-    def within_bounds(scheduler: Scheduler, plan: Plan | None) -> None:
+    def within_bounds(scheduler: Scheduler, plan: StepPlan | None) -> None:
         assert 0 <= scheduler.pool.free <= flags.usable_blocks
         assert len(scheduler.running) <= flags.max_num_seqs
         if plan is not None:

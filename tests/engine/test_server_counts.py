@@ -12,22 +12,22 @@ from hypothesis import strategies as st
 from tests.engine.virtual import FLAGS, no_process
 from vtop.engine.core.flags import Flags
 from vtop.engine.server.clocked_engine import Stream
-from vtop.engine.server.request_parsing import Asked
-from vtop.engine.server.simulated import Served, Settings, Simulated
+from vtop.engine.server.request_parsing import ParsedRequest
+from vtop.engine.server.simulated import Served, Settings, SimulatedServer
 
 SMALL = replace(FLAGS, num_gpu_blocks=65, max_model_len=1024)  # 1,024 tokens
 
 
-def server(flags: Flags = FLAGS) -> Simulated:
-    return Simulated(Settings(flags, enable_mfu_metrics=True), 0.0, no_process)
+def server(flags: Flags = FLAGS) -> SimulatedServer:
+    return SimulatedServer(Settings(flags, enable_mfu_metrics=True), 0.0, no_process)
 
 
-def asked(prompt: int, output: int, *, n: int = 1, of: int = 0) -> Asked:
+def asked(prompt: int, output: int, *, n: int = 1, of: int = 0) -> ParsedRequest:
     """of: makes it another prompt."""
-    return Asked((range(of, of + prompt),), output, ignore_eos=True, n=n)
+    return ParsedRequest((range(of, of + prompt),), output, ignore_eos=True, n=n)
 
 
-def instants(one: Simulated) -> list[float]:
+def instants(one: SimulatedServer) -> list[float]:
     """Go on to the end, and where there was something to see on the way."""
     found = []
     while (next_s := one.next_s()) != float("inf"):
@@ -59,7 +59,7 @@ def test_a_first_token_is_counted_when_it_comes_and_the_rest_when_the_request_en
     ]
 
 
-def overload() -> tuple[Simulated, list[Served]]:
+def overload() -> tuple[SimulatedServer, list[Served]]:
     one = server(SMALL)
     return one, [one.submit(asked(200, 300, of=k * 1000), 0.0) for k in range(8)]
 
@@ -205,7 +205,7 @@ def test_the_prefix_cache_is_counted_at_admission_in_tokens() -> None:
 
 
 def test_work_is_counted_only_when_asked_for() -> None:
-    quiet = Simulated(Settings(FLAGS), 0.0, no_process)
+    quiet = SimulatedServer(Settings(FLAGS), 0.0, no_process)
     quiet.submit(asked(100, 5), 0.0)
     instants(quiet)
     assert quiet.counts.value("estimated_flops_per_gpu") == 0.0

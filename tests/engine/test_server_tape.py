@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.engine.virtual import FLAGS
-from vtop.engine.server.request_parsing import Asked
-from vtop.engine.server.simulated import Settings, Simulated
+from vtop.engine.server.request_parsing import ParsedRequest
+from vtop.engine.server.simulated import Settings, SimulatedServer
 from vtop.engine.server.virtual_recording import ORIGIN, tape
 from vtop.recording import encode
 from vtop.recording.events import AnyEvent
@@ -18,7 +18,7 @@ from vtop.session.frame.frame import Frame, View
 from vtop.session.session import Session
 
 OVERLOAD = Settings(replace(FLAGS, num_gpu_blocks=2049), enable_mfu_metrics=True)
-ASKED = Asked((range(2048),), 768, ignore_eos=True)
+ASKED = ParsedRequest((range(2048),), 768, ignore_eos=True)
 FOR_S = 40.0
 
 
@@ -66,14 +66,14 @@ def test_vtop_sees_the_overload_that_it_is(frame: Frame) -> None:
 
 def test_executed_tokens_from_the_write_bytes_are_those_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """vtop's account of recomputed tokens, held against an engine that knows what it executed."""
-    made: list[Simulated] = []
+    made: list[SimulatedServer] = []
 
-    class Known(Simulated):
+    class Known(SimulatedServer):
         def __init__(self, *settings: Any) -> None:
             super().__init__(*settings)
             made.append(self)
 
-    monkeypatch.setattr("vtop.engine.server.virtual_recording.Simulated", Known)
+    monkeypatch.setattr("vtop.engine.server.virtual_recording.SimulatedServer", Known)
     recording = tape(OVERLOAD, ASKED, 48, 12.0)
     recording.close("the time is up")
     session = Session(recording.start)

@@ -13,10 +13,11 @@ from vtop import shipped
 from vtop.engine.core.engine import Engine
 from vtop.engine.core.flags import Flags
 from vtop.engine.fit import profile
-from vtop.engine.runs.replay import Ask, Load, replay
+from vtop.engine.runs.replay import Ask, ReplayLoad, replay
 from vtop.engine.runs.runs import Run, read, runs
 from vtop.engine.runs.watched import Watched, watched
-from vtop.engine.whatif.whatif import TooFarOff, simulate, too_far_off, what_if
+from vtop.engine.whatif.simulation import simulate
+from vtop.engine.whatif.whatif import TooFarOff, too_far_off, what_if
 from vtop.recording import FileRecording, Request, encode
 from vtop.recording import Load as Phase
 from vtop.session.session import Session
@@ -134,7 +135,7 @@ def test_requests_of_an_open_loop_came_between_the_scrapes_that_saw_their_number
 
 
 def test_when_within_a_scrape_is_another_chance_for_every_seed() -> None:
-    load = Load(tuple(Ask(100, 20, 1.0, until_s=2.0) for _ in range(200)))
+    load = ReplayLoad(tuple(Ask(100, 20, 1.0, until_s=2.0) for _ in range(200)))
     seen = []
     for seed in (0, 0, 1):
         engine = Engine(Flags(num_gpu_blocks=5431), H200.timing, H200.frontend, H200.shape)
@@ -213,7 +214,7 @@ def test_nothing_is_said_of_other_flags_where_the_recorded_ones_are_far_off() ->
     """An open loop taken for a closed one: its mean TTFT would be nine times as long."""
     run = runs(RECORDINGS / "open_loop.jsonl.zst")[3]
     asks = tuple(replace(ask, due_s=None) for ask in run.load.asks)
-    taken = replace(run, load=Load(asks, 52))
+    taken = replace(run, load=ReplayLoad(asks, 52))
     with pytest.raises(TooFarOff, match=r"no answer: .* off by .*\+\d,?\d+ % in TTFT mean \(at most 50 %\)"):
         what_if(taken, H200, replace(run.flags, max_num_seqs=30))
     only_checked = what_if(taken, H200, run.flags)
@@ -243,3 +244,12 @@ def test_a_profile_without_fingerprints_does_not_know_what_it_was_fitted_on() ->
     run = runs(RECORDINGS / "sweep_c64.jsonl.gz")[0]
     assert older.fitted_on(run.recording) is None
     assert [one for one in what_if(run, older, run.flags).remarks if "is not known" in one]
+
+
+def test_a_pool_too_small_for_any_request_is_none_that_is_known(tmp_path: Path) -> None:
+    server = Scraped()
+    server.server.pool_tokens = 16
+    server.log.events.clear()
+    for finish, running in ((0, 0), (1, 2), (2, 2), (2, 2), (2, 0), (0, 0)):
+        server.then(finish, running)
+    assert "KV pool" in server.why(tmp_path)

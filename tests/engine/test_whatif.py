@@ -1,31 +1,30 @@
-"""What if: the model's own error first, then other flags, and no difference is claimed that lies within the error."""
+"""What if: the model's own error first, then other flags, and no difference is claimed that lies within its ±."""
 
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from math import isnan, log
+from statistics import NormalDist, fmean
 
 import pytest
 
 from vtop import shipped
 from vtop.engine.core.engine import Engine
 from vtop.engine.core.flags import Flags
+from vtop.engine.core.host_drift import HostDrift
 from vtop.engine.fit import profile
-from vtop.engine.fit.profile import Residual
-from vtop.engine.runs.measured import NUMBERS, Levels, Measured, mean_of, quantile, simulated
-from vtop.engine.runs.replay import Ask, Load, replay
+from vtop.engine.fit.calibration import HostFactors
+from vtop.engine.runs.measured import NUMBERS, Levels, RunNumbers, mean_of, quantile, simulated
+from vtop.engine.runs.replay import Ask, ReplayLoad, replay
 from vtop.engine.runs.runs import Run, read, runs
 from vtop.engine.whatif.flag_search import AS_GOOD, BEST, asked, criterion, search, with_flag
+from vtop.engine.whatif.simulation import changes, simulate
+from vtop.engine.whatif.unknowns import FactorSpread, draws, interval, paired_doubt
 from vtop.engine.whatif.whatif import (
     NO_ERROR,
     UNKNOWN,
     WITHIN,
-    Error,
-    Simulated,
     WhatIf,
-    changes,
-    error_of,
-    simulate,
-    typical,
     verdict_of,
     what_if,
 )
@@ -60,7 +59,7 @@ def of(answer: WhatIf, name: str) -> tuple[float | None, float | None, float | N
 
 def made(run: Run, due_s: float | None = None, count: int = 20) -> Run:
     asks = tuple(Ask(512, 32, None if due_s is None else due_s * number) for number in range(count))
-    return replace(run, load=Load(asks, None if due_s is not None else 8))
+    return replace(run, load=ReplayLoad(asks, None if due_s is not None else 8))
 
 
 def as_simulated(run: Run) -> Run:
@@ -90,7 +89,7 @@ def test_its_error_is_the_simulation_against_the_recording(fewer: WhatIf, overlo
 
 def test_what_a_recording_says_and_what_a_simulation_says_are_the_same_numbers(fewer: WhatIf) -> None:
     without = {"good_per_s", "good_ratio", "ttft_p99_s", "tpot_p99_s", "e2e_p99_s"}  # no bounds; 128 requests
-    assert {row.number.name for row in fewer.rows} == {one.name for one in fields(Measured)} - without
+    assert {row.number.name for row in fewer.rows} == {one.name for one in fields(RunNumbers)} - without
     for row in fewer.rows:
         assert row.recorded is not None
         if row.number.name not in ("frontend_s", "preemptions", "recomputed_ratio"):
@@ -142,7 +141,7 @@ def test_an_error_measured_on_a_recording_that_the_profile_was_fitted_on_is_said
 
 
 def test_requests_that_no_longer_fit_are_left_out_and_said(busy: Run) -> None:
-    mixed = as_simulated(replace(busy, load=Load((Ask(512, 32), Ask(4096, 32), Ask(512, 32)), 2)))
+    mixed = as_simulated(replace(busy, load=ReplayLoad((Ask(512, 32), Ask(4096, 32), Ask(512, 32)), 2)))
     answer = what_if(mixed, H200, replace(busy.flags, num_gpu_blocks=100))
     assert answer.after.refused == 1
     assert [one for one in answer.remarks if one.startswith("1 of 3 requests")]
@@ -177,50 +176,92 @@ def test_changes_are_named_as_they_are_typed(overload: Run) -> None:
 # --- the doubt --------------------------------------------------------------------------------------------------------
 
 
-def side(**values: float) -> Simulated:
-    return Simulated(Measured(**values), (Measured(**values),), 0, 1, 1.0)
+PREEMPTIONS = next(number for number in NUMBERS if number.name == "preemptions")
 
 
-def residual(ttft: float) -> Residual:
-    return Residual("a run", e2e=0.0, ttft=ttft, prefill=0.0, decode=0.0)
-
-
-def test_the_error_is_the_larger_of_this_recordings_and_the_fits() -> None:
-    fitted = replace(H200, held_out=(residual(0.3), residual(-0.4)))
-    assert typical(fitted.held_out, "ttft") == pytest.approx(0.125**0.5)
-    own = error_of(TTFT, 2.0, side(ttft_s=3.0), fitted)
-    assert own is not None
-    assert own.share == 0.5
-    other = error_of(TTFT, 2.0, side(ttft_s=2.02), fitted)
-    assert other is not None
-    assert other.share == pytest.approx(0.125**0.5)
-    seen = error_of(TTFT, 2.0, side(ttft_s=2.02), replace(H200, residuals=(residual(0.1),), held_out=()))
-    assert seen is not None
-    assert seen.share == 0.1
-
-
-def test_an_error_that_nothing_tells_is_not_zero() -> None:
-    assert error_of(RUNNING, None, side(running=3.0), H200) is None
+def test_a_difference_that_nothing_doubts_is_not_called_one() -> None:
     assert verdict_of(OUTPUT, 5.0, None) == NO_ERROR
     assert verdict_of(OUTPUT, None, 1.0) == UNKNOWN
 
 
-def test_of_a_value_that_was_zero_the_error_is_absolute() -> None:
-    preemptions = next(number for number in NUMBERS if number.name == "preemptions")
-    error = error_of(preemptions, 0.0, side(preemptions=2.0), H200)
-    assert error == Error(preemptions, 0.0, 2.0)
-    assert error.doubt(side(preemptions=2.0), side(preemptions=3.0)) == 2.0
+def test_every_factor_is_drawn_once_from_each_of_equally_likely_ranges() -> None:
+    given = draws(HostFactors(2.0, 1.1), FactorSpread(0.2, 0.01), 8)
+    launches = sorted(log(draw.factors.launch / 2.0) / 0.2 for draw in given)
+    assert [NormalDist().cdf(launch) for launch in launches] == pytest.approx([(n + 0.5) / 8 for n in range(8)])
+    assert sorted({round(log(draw.factors.gpu / 1.1) / 0.01, 3) for draw in given}) == [round(x, 3) for x in launches]
+    assert [draw.seed for draw in given] == list(range(8))
+    assert given == draws(HostFactors(2.0, 1.1), FactorSpread(0.2, 0.01), 8)
+
+
+def test_an_interval_is_as_wide_as_the_draws_are_apart_and_no_narrower_than_the_model_is_good() -> None:
+    narrow, wide = (interval(OUTPUT, [100 - by, 100.0, 100 + by]) for by in (0.01, 20.0))
+    assert narrow is not None
+    assert wide is not None
+    assert narrow.high - narrow.low == pytest.approx(2 * 1.645 * 0.01 * 100, rel=0.02)
+    assert wide.high - wide.low > 100
+    assert wide.low > 0
+
+
+def test_a_model_that_is_off_on_the_recording_itself_is_doubted_by_that() -> None:
+    known, off = (interval(OUTPUT, [99.0, 100.0, 101.0], own_error=error) for error in (0.0, 0.3))
+    assert known is not None
+    assert off is not None
+    assert known.high < off.high
+    assert off.holds(135.0)
+
+
+def test_an_interval_of_what_one_draw_does_not_know_is_not_known() -> None:
+    assert interval(OUTPUT, [1.0, None, 1.0]) is None
+    assert interval(OUTPUT, [1.0]) is None
+    assert paired_doubt(OUTPUT, [1.0, None], [1.0, 2.0]) is None
+
+
+def test_differences_are_paired_so_that_what_both_have_in_common_is_no_doubt() -> None:
+    before, after = [80.0, 100.0, 120.0], [88.0, 110.0, 132.0]
+    paired = paired_doubt(TTFT, before, after)
+    apart = paired_doubt(TTFT, before, after[::-1])
+    assert paired is not None
+    assert apart is not None
+    assert paired < apart / 4
 
 
 def test_a_count_is_doubted_by_its_square_root_at_least() -> None:
-    preemptions = next(number for number in NUMBERS if number.name == "preemptions")
-    assert Error(preemptions, 0.01, 0.0).doubt(side(preemptions=0.0), side(preemptions=100.0)) == 10.0
+    assert paired_doubt(PREEMPTIONS, [0.0] * 3, [100.0] * 3) == pytest.approx(16.45)
+    assert paired_doubt(PREEMPTIONS, [0.0] * 3, [4.0] * 3) == 2.0
 
 
-def test_what_another_seed_changes_is_doubt_too() -> None:
-    tries = (Measured(ttft_s=1.0), Measured(ttft_s=2.0))
-    both = Simulated(mean_of(tries), tries, 0, 1, 2.0)
-    assert Error(TTFT, 0.01, 0.0).doubt(side(ttft_s=1.5), both) == 0.5
+def test_what_comes_with_other_flags_has_an_interval(fewer: WhatIf) -> None:
+    rows = {row.number.name: row for row in fewer.rows}
+    for name in ("output_per_s", "ttft_s", "tpot_s"):
+        row = rows[name]
+        assert row.interval is not None
+        assert row.after is not None
+        assert row.interval.low < row.after < row.interval.high
+    measured = {"output_per_s": 1263.0, "ttft_s": 65.4, "tpot_s": 0.00767}  # overload_seqs10
+    assert all(rows[name].interval.holds(value) for name, value in measured.items())  # type: ignore[union-attr]
+
+
+def test_a_host_that_drifts_is_on_average_as_fast() -> None:
+    drift = HostDrift(0.3, seed=5)
+    seen = [drift(0.25 * at) for at in range(80_000)]
+    assert fmean(seen) == pytest.approx(1.0, abs=0.03)
+    assert len(set(seen[:40])) == 6  # it holds for 2 s, from some instant on
+    assert [HostDrift(0.3, seed=5)(at) for at in (0.0, 5.0)] == [seen[0], seen[20]]
+
+
+def test_levels_of_a_draw_are_means_over_scrapes_as_those_on_record_are() -> None:
+    flags = Flags(num_gpu_blocks=5431, enable_prefix_caching=False)
+    found = []
+    for scraped_s in (None, (0.1, 0.5), (0.1, 1e6), (1e6, 1.0)):
+        engine = Engine(flags, H200.timing, H200.frontend, H200.shape)
+        levels = Levels(engine, scraped_s)
+        seen = replay(ReplayLoad((Ask(1024, 400),), 1), engine, levels)
+        found.append(levels.means(seen.span_s)[0])
+    always, scraped, once, never = found
+    assert 0.8 < always < 1.0
+    assert scraped == 1.0
+    assert once == 1.0
+    assert isnan(never)
 
 
 @pytest.mark.parametrize(
@@ -236,7 +277,7 @@ def test_only_what_is_larger_than_the_doubt_is_a_difference(difference: float, v
 def test_levels_hold_from_one_step_to_the_next() -> None:
     engine = Engine(Flags(num_gpu_blocks=5431, enable_prefix_caching=False), H200.timing, H200.frontend, H200.shape)
     levels = Levels(engine)
-    seen = replay(Load((Ask(1024, 64),), 1), engine, levels)
+    seen = replay(ReplayLoad((Ask(1024, 64),), 1), engine, levels)
     running, waiting, kv_ratio = levels.means(seen.span_s)
     assert 0.8 < running < 1.0
     assert waiting == 0
@@ -262,7 +303,7 @@ def test_a_percentile_of_too_few_is_not_known() -> None:
     assert quantile([], 0.5) is None
     engine = Engine(Flags(num_gpu_blocks=5431), H200.timing, H200.frontend, H200.shape)
     levels = Levels(engine)
-    few = simulated(replay(Load((Ask(100, 1),) * 10, 1), engine, levels), levels, None)
+    few = simulated(replay(ReplayLoad((Ask(100, 1),) * 10, 1), engine, levels), levels, None)
     assert few.ttft_p50_s is not None
     assert few.ttft_p90_s is None
     assert few.tpot_s is None

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from vtop.engine.core.flags import Flags
 from vtop.engine.server.app import Face
 from vtop.engine.server.realtime import Pump
-from vtop.engine.server.simulated import Settings, Simulated
+from vtop.engine.server.simulated import Settings, SimulatedServer
 
 T = TypeVar("T")
 UNIX_S = 1_795_955_000.0
@@ -84,7 +84,7 @@ class Served:
     """A server and its face, to be made inside `virtually`."""
 
     def __init__(self, flags: Flags = FLAGS, **settings: Any) -> None:
-        self.simulated = Simulated(Settings(flags, **settings), UNIX_S, no_process)
+        self.simulated = SimulatedServer(Settings(flags, **settings), UNIX_S, no_process)
         self.pump = Pump(self.simulated)
         self.app = Face(self.pump, lambda: UNIX_S + self.pump.now()).app
 

@@ -15,6 +15,7 @@ import vtop
 from tests.session.made import RECORDINGS, Log, Server, device
 from vtop.export.notebook import OpenedRecording
 from vtop.recording import AnyEvent, End, FileRecording, Load, Request, encode
+from vtop.recording.vocabulary import LoadState
 
 OVERLOAD, SWEEP, SHORT = (
     next(path for path in RECORDINGS if path.name.partition(".")[0] == name)
@@ -59,7 +60,7 @@ def watched(seconds: int = 10, *, servers: int = 1, engines: Iterable[str] = ("0
     return log
 
 
-def load(t: float, state: str, **asked: object) -> Load:
+def load(t: float, state: LoadState, **asked: object) -> Load:
     known: dict[str, Any] = {"phase": 0, "spec": "rate=4", "shape": "open", "rate_per_s": 4.0, "requests": 5}
     return Load(t=t, state=state, **{**known, **asked})
 

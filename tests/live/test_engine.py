@@ -17,9 +17,9 @@ import pytest
 from tests.live.vllm_server import KEY, VllmServer
 from tests.live.vtop_record import VTOP, environment, session
 from vtop.engine.core.engine import Engine
-from vtop.engine.core.step import Outcome
+from vtop.engine.core.step import StepOutcome
 from vtop.engine.fit.fit import fit
-from vtop.engine.runs.replay import Load, replay
+from vtop.engine.runs.replay import ReplayLoad, replay
 from vtop.engine.runs.runs import Run, runs
 from vtop.metrics.quantity import Quantity
 from vtop.recording import FileRecording, Request
@@ -88,7 +88,7 @@ def both(server: VllmServer, path: Path, seed: int) -> Beside:
     engine = Engine(run.flags, fitted.timing, fitted.frontend, fitted.shape)
     generated = 0
 
-    def watch(outcome: Outcome) -> None:
+    def watch(outcome: StepOutcome) -> None:
         nonlocal generated
         generated += outcome.tokens
         scheduler = engine.scheduler
@@ -109,10 +109,10 @@ def sent(path: Path) -> list[Request]:
     return sorted(found.values(), key=lambda request: request.sent_s or 0.0)
 
 
-def as_it_came(path: Path, run: Run) -> Load:
+def as_it_came(path: Path, run: Run) -> ReplayLoad:
     """The load with every request at the instant at which it was sent."""
     instants = [request.sent_s or 0.0 for request in sent(path)]
-    return Load(
+    return ReplayLoad(
         tuple(replace(ask, due_s=at_s - instants[0]) for ask, at_s in zip(run.load.asks, instants, strict=True))
     )
 

@@ -19,9 +19,9 @@ from itertools import pairwise
 from typing import Any
 
 from vtop.load.http.client import Client
-from vtop.load.http.connection import Connection
+from vtop.load.http.connection import LoadConnection
 from vtop.load.http.exchange import Exchange
-from vtop.load.http.response import Asked
+from vtop.load.http.response import ExpectedAnswer
 
 DONE = b"data: [DONE]\n\n"
 PAYLOAD = json.dumps({"model": "tiny", "prompt": "the secret garden of the king", "max_tokens": 4}).encode()
@@ -574,13 +574,13 @@ async def serving(
     """The server of these answers; `patch` is pytest's monkeypatch.setattr, to see what the client has read."""
     server = Server(Clock(), list(answers))
     server.hears.set()
-    updated = Connection.buffer_updated
+    updated = LoadConnection.buffer_updated
 
-    def buffer_updated(self: Connection, nbytes: int) -> None:
+    def buffer_updated(self: LoadConnection, nbytes: int) -> None:
         updated(self, nbytes)
         server.client_read(nbytes)
 
-    patch(Connection, "buffer_updated", buffer_updated)
+    patch(LoadConnection, "buffer_updated", buffer_updated)
     loop = asyncio.get_running_loop()
     listening = await loop.create_server(lambda: Line(server), "127.0.0.1", 0, ssl=tls, backlog=1024)
     server.port = listening.sockets[0].getsockname()[1]
@@ -590,7 +590,7 @@ async def serving(
         listening.close()
 
 
-async def ask(client: Client, asked: Asked | None = None, payload: bytes = PAYLOAD) -> Exchange:
-    exchange = Exchange(client.lay("/v1/completions", payload), asked or Asked())
+async def ask(client: Client, asked: ExpectedAnswer | None = None, payload: bytes = PAYLOAD) -> Exchange:
+    exchange = Exchange(client.lay("/v1/completions", payload), asked or ExpectedAnswer())
     await client.run(exchange)
     return exchange

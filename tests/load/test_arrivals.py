@@ -9,24 +9,24 @@ from statistics import mean, variance
 import pytest
 
 from vtop.load.workload.arrivals import closed_ids, due_times, lengths, share
-from vtop.load.workload.phase import Lengths, Phase
+from vtop.load.workload.phase import PlannedPhase, TokenRange
 from vtop.load.workload.spec import phases
 
 WORKERS = [1, 2, 3, 4, 7]
 
 
-def one(text: str) -> Phase:
+def one(text: str) -> PlannedPhase:
     (phase,) = phases([text])
     return phase
 
 
-def merged(phase: Phase, workers: int = 1, recorded_s: Sequence[float] = ()) -> list[tuple[int, float]]:
+def merged(phase: PlannedPhase, workers: int = 1, recorded_s: Sequence[float] = ()) -> list[tuple[int, float]]:
     """The whole schedule, in order of time, as that many workers send it."""
     each = (due_times(phase, worker, workers, recorded_s=recorded_s) for worker in range(workers))
     return sorted((pair for worker in each for pair in worker), key=lambda pair: (pair[1], pair[0]))
 
 
-def instants(phase: Phase, workers: int = 1) -> list[float]:
+def instants(phase: PlannedPhase, workers: int = 1) -> list[float]:
     return [at_s for _, at_s in merged(phase, workers)]
 
 
@@ -187,7 +187,7 @@ def test_a_trace_goes_on_faster_after_a_change_by_hand() -> None:
 @pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.parametrize("concurrency", [1, 3, 4, 10])
 def test_slots_and_requests_of_a_closed_loop_are_shared_alike(concurrency: int, workers: int) -> None:
-    phase = Phase(concurrency=concurrency, requests=40, warmup=3)
+    phase = PlannedPhase(concurrency=concurrency, requests=40, warmup=3)
     slots = [share(concurrency, worker, workers) for worker in range(workers)]
     ids = [list(closed_ids(phase, worker, workers)) for worker in range(workers)]
     assert sum(slots) == concurrency
@@ -225,7 +225,7 @@ def test_lengths_come_from_the_seed_and_the_request_alone() -> None:
 
 
 def test_prompt_and_answer_lengths_are_independent() -> None:
-    phase = Phase(concurrency=1, input=Lengths(1, 1000), output=Lengths(1, 1000))
+    phase = PlannedPhase(concurrency=1, input=TokenRange(1, 1000), output=TokenRange(1, 1000))
     pairs = [lengths(phase, k) for k in range(4000)]
     products = [((a or 0) - 500.5) * ((b or 0) - 500.5) for a, b in pairs]
     assert abs(mean(products)) / (1000**2 / 12) < 4 / math.sqrt(4000)

@@ -22,9 +22,9 @@ from vtop import faults as fault
 from vtop.access import Access
 from vtop.errors import VtopError
 from vtop.load.http.client import Client
-from vtop.load.http.connection import Connection, Patience
+from vtop.load.http.connection import LoadConnection, Patience
 from vtop.load.http.exchange import Exchange
-from vtop.load.http.response import Asked
+from vtop.load.http.response import ExpectedAnswer
 from vtop.recording.events import Request
 
 PLAIN = Answer(each(1.0, (*four(), usage(4), DONE)))
@@ -73,7 +73,7 @@ async def test_the_stamps_of_a_request_are_in_order(monkeypatch: pytest.MonkeyPa
     async with serving(monkeypatch.setattr, answer) as server:
         server.clock.now = 0.5
         client = client_of(server)
-        exchange = Exchange(client.lay("/v1/completions", faults.PAYLOAD), Asked(), due_s=0.25)
+        exchange = Exchange(client.lay("/v1/completions", faults.PAYLOAD), ExpectedAnswer(), due_s=0.25)
         await client.run(exchange)
         client.abort()
     stamps = [getattr(exchange, name) for name in ("due_s", "admitted_s", "sent_s", "headers_s")]
@@ -87,7 +87,7 @@ async def test_a_request_is_told_of_when_sent_and_at_its_first_token(monkeypatch
     async with serving(monkeypatch.setattr, PLAIN) as server:
         client = client_of(server)
         wire = client.lay("/v1/completions", faults.PAYLOAD)
-        exchange = Exchange(wire, Asked(), seen=lambda known: told.append(known.record(id=7, phase=2)))
+        exchange = Exchange(wire, ExpectedAnswer(), seen=lambda known: told.append(known.record(id=7, phase=2)))
         await client.run(exchange)
         client.abort()
     assert [(request.sent_s, request.first_s, request.end_s) for request in told] == [
@@ -167,7 +167,7 @@ async def test_a_big_request_is_sent_when_its_last_byte_is(monkeypatch: pytest.M
         server.hears.clear()
         client = client_of(server)
         await client.warm(1)
-        exchange = Exchange(client.lay("/v1/completions", payload), Asked())
+        exchange = Exchange(client.lay("/v1/completions", payload), ExpectedAnswer())
         running = asyncio.ensure_future(client.run(exchange))
         await asyncio.wait({running}, timeout=0)
         assert exchange.admitted_s == 0.0
@@ -215,13 +215,13 @@ async def test_many_big_requests_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 async def test_small_writes_go_out_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[int] = []
-    original = Connection.connection_made
+    original = LoadConnection.connection_made
 
-    def connection_made(self: Connection, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self: LoadConnection, transport: asyncio.BaseTransport) -> None:
         found.append(transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
         original(self, transport)
 
-    monkeypatch.setattr(Connection, "connection_made", connection_made)
+    monkeypatch.setattr(LoadConnection, "connection_made", connection_made)
     async with serving(monkeypatch.setattr, PLAIN) as server:
         client = client_of(server)
         await client.warm(1)
@@ -531,7 +531,7 @@ async def test_the_server_sees_an_abort_at_once(monkeypatch: pytest.MonkeyPatch)
     async with serving(monkeypatch.setattr, HANGS) as server:
         client = client_of(server)
         first_token = asyncio.Event()
-        exchange = Exchange(client.lay("/v1/completions", faults.PAYLOAD), Asked())
+        exchange = Exchange(client.lay("/v1/completions", faults.PAYLOAD), ExpectedAnswer())
         exchange.seen = lambda known: first_token.set() if known.reading.first_s is not None else None
         running = asyncio.ensure_future(client.run(exchange))
         await first_token.wait()
@@ -572,7 +572,7 @@ async def test_an_abort_ends_what_is_still_connecting(monkeypatch: pytest.Monkey
 async def test_an_abort_right_after_connecting(monkeypatch: pytest.MonkeyPatch) -> None:
     connect = Client._connect
 
-    async def aborted(self: Client) -> Connection:
+    async def aborted(self: Client) -> LoadConnection:
         connection = await connect(self)
         asyncio.get_running_loop().call_soon(self.abort)
         return connection
@@ -590,7 +590,7 @@ async def test_a_server_that_hangs_up_on_whoever_comes(monkeypatch: pytest.Monke
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
-    async def after_it_hung_up(self: Client) -> Connection:
+    async def after_it_hung_up(self: Client) -> LoadConnection:
         connection = await connect(self)
         await hung_up.wait()
         return connection
@@ -642,7 +642,7 @@ async def test_an_answer_without_end_is_not_read_further(
 ) -> None:
     async with serving(monkeypatch.setattr, answer) as server:
         client = client_of(server)
-        exchange = Exchange(client.lay("/v1/completions", faults.PAYLOAD), Asked(output_tokens=4))
+        exchange = Exchange(client.lay("/v1/completions", faults.PAYLOAD), ExpectedAnswer(output_tokens=4))
         await client.run(exchange)
         client.abort()
     assert exchange.error == "truncated"

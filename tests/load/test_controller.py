@@ -226,6 +226,27 @@ def test_a_refused_field_is_dropped_once_said_and_no_measured_request_pays() -> 
         assert len(going.requests(worker.TRIAL)) == 6
 
 
+def gateway(body: dict[str, Any]) -> Answer:
+    """Takes text and nothing else, as gateways before several kinds of servers do."""
+    if not isinstance(body.get("prompt", ""), str):
+        return refusal("500 X", "unmapped prompt format, the prompt is neither a list of strings nor a string")
+    return whole(body | {"prompt": body.get("prompt", "").split()})
+
+
+@pytest.mark.parametrize("api", ["completions", "chat"])
+def test_a_gateway_without_token_ids_and_without_tokenize_is_loaded_and_lengths_are_said_to_be_inexact(
+    api: str,
+) -> None:
+    with standing_in(gateway) as host, run(host, f"c=2 n=6 in=40 out=2 warmup=0 api={api}") as going:
+        going.to_its_end()
+        refused = ["the server does not take token ids as a prompt; requests go without it"]
+        assert going.notes == [
+            *(refused if api == "completions" else []),
+            "c=2: prompt lengths are not exact: what a word costs is not known, or not the same for all words",
+        ]
+        assert [request.error for request in going.requests()] == [None] * 6
+
+
 # --- by hand ---------------------------------------------------------------------------------------------------------
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from vtop.errors import VtopError
 from vtop.load.workload.dataset import Item, look_for, parse, read
-from vtop.load.workload.phase import Phase
+from vtop.load.workload.phase import PlannedPhase
 from vtop.load.workload.spec import phases
 
 
-def one(text: str) -> Phase:
+def one(text: str) -> PlannedPhase:
     (phase,) = phases([text])
     return phase
 

@@ -12,10 +12,10 @@ import pytest
 
 from tests.load.faults import DONE, Answer, Server, ask, at, four, serving, usage
 from vtop.load.http.client import Client
-from vtop.load.http.connection import Connection
+from vtop.load.http.connection import LoadConnection
 from vtop.load.http.deferred import AT_ONCE, SHARE, Backlog
 from vtop.load.http.exchange import Exchange
-from vtop.load.http.response import Asked
+from vtop.load.http.response import ExpectedAnswer
 
 
 async def rounds(backlog: Backlog, number: int) -> list[int]:
@@ -85,7 +85,7 @@ async def test_no_stamp_waits_until_another_answer_is_understood(monkeypatch: py
 
         monkeypatch.setattr(Exchange, "take", slow)
         client = client_of(server)
-        exchanges = [Exchange(client.lay("/v1/completions", b"{}"), Asked()) for _ in range(2)]
+        exchanges = [Exchange(client.lay("/v1/completions", b"{}"), ExpectedAnswer()) for _ in range(2)]
         running = [asyncio.create_task(client.run(exchange)) for exchange in exchanges]
         async with asyncio.timeout(10.0):
             await server.requests_in(2)
@@ -101,7 +101,7 @@ async def test_no_stamp_waits_until_another_answer_is_understood(monkeypatch: py
     assert server.clock.now >= 3.0
 
 
-ENDS: dict[str, Callable[[Client, Connection], object]] = {
+ENDS: dict[str, Callable[[Client, LoadConnection], object]] = {
     "aborted": lambda client, connection: client.abort(),
     "closed": lambda client, connection: connection.eof_received(),
     "cut": lambda client, connection: connection.connection_lost(ConnectionResetError()),
@@ -112,13 +112,13 @@ ENDS: dict[str, Callable[[Client, Connection], object]] = {
 async def test_what_was_read_before_the_end_counts(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(monkeypatch.setattr, Answer(at((1.0, WHOLE)), together=True)) as server:
         client = client_of(server)
-        updated = Connection.buffer_updated
+        updated = LoadConnection.buffer_updated
 
-        def buffer_updated(self: Connection, nbytes: int) -> None:
+        def buffer_updated(self: LoadConnection, nbytes: int) -> None:
             updated(self, nbytes)
             ENDS[end](client, self)
 
-        monkeypatch.setattr(Connection, "buffer_updated", buffer_updated)
+        monkeypatch.setattr(LoadConnection, "buffer_updated", buffer_updated)
         exchange = await ask(client)
         client.abort()
     assert (exchange.error, exchange.reading.output_tokens, exchange.end_s) == (None, 4, 1.0)
@@ -129,9 +129,9 @@ async def test_an_answer_in_many_reads_is_understood_in_their_order(monkeypatch:
     """Each byte by itself, read before any is understood."""
     wire = b"".join(data for _, data in Answer(at((1.0, WHOLE))).wire())
     async with serving(monkeypatch.setattr, Answer(at((1.0, WHOLE)), together=True)) as server:
-        updated = Connection.buffer_updated
+        updated = LoadConnection.buffer_updated
 
-        def buffer_updated(self: Connection, nbytes: int) -> None:
+        def buffer_updated(self: LoadConnection, nbytes: int) -> None:
             view = self.get_buffer(-1)
             read = bytes(view[:nbytes])
             for byte in range(nbytes):
@@ -139,7 +139,7 @@ async def test_an_answer_in_many_reads_is_understood_in_their_order(monkeypatch:
                 updated(self, 1)
                 server.clock.now += 0.001
 
-        monkeypatch.setattr(Connection, "buffer_updated", buffer_updated)
+        monkeypatch.setattr(LoadConnection, "buffer_updated", buffer_updated)
         client = client_of(server)
         exchange = await ask(client)
         client.abort()

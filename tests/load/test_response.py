@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 
 from tests.load.faults import DONE, chat, token, usage
 from vtop.load.http.exchange import Exchange
-from vtop.load.http.response import Asked, Reading
+from vtop.load.http.response import ExpectedAnswer, Reading
 from vtop.load.http.server_errors import LIMIT, clean, message_of, refused_field
 from vtop.load.http.sse import EventStream, StreamEvent
 from vtop.recording.events import Request, decode, encode
+from vtop.recording.vocabulary import ErrorClass
 
 STREAMS = Path(__file__).parent.parent / "streams"
 
 
-def read(answer: bytes, asked: Asked, cut: int | None = None) -> Request:
+def read(answer: bytes, asked: ExpectedAnswer, cut: int | None = None) -> Request:
     """A raw HTTP answer, each of its events (or `cut` bytes) read a second after the one before."""
     head, _, body = answer.partition(b"\r\n\r\n")
     kind = re.search(rb"content-type: (.*)", head)
@@ -85,10 +86,10 @@ def refusal(status: int, detail: str) -> dict[str, Any]:
     return {"status": status, "error": "http_status", "detail": detail, **nothing}
 
 
-FOUR = Asked(4, exact=True)
-TWO = Asked(2, exact=True)
-REAL: dict[str, tuple[Asked, list[dict[str, Any]]]] = {
-    "01_completions_stream": (Asked(4), [usual(4, "chunks", prompt_tokens=None)]),
+FOUR = ExpectedAnswer(4, exact=True)
+TWO = ExpectedAnswer(2, exact=True)
+REAL: dict[str, tuple[ExpectedAnswer, list[dict[str, Any]]]] = {
+    "01_completions_stream": (ExpectedAnswer(4), [usual(4, "chunks", prompt_tokens=None)]),
     "02_completions_stream_usage": (FOUR, [usual(4, "usage", prompt_tokens=5, cached_tokens=None, timings=None)]),
     "03_completions_stream_continuous_usage": (FOUR, [usual(4, "usage", prompt_tokens=5)]),
     "04_completions_tokenids_return": (FOUR, [usual(4, "ids", prompt_tokens=4)]),
@@ -97,7 +98,7 @@ REAL: dict[str, tuple[Asked, list[dict[str, Any]]]] = {
     "07_completions_nonstream": (FOUR, [whole(4, prompt_tokens=5)]),
     "08_chat_nonstream": (FOUR, [whole(4, prompt_tokens=5)]),
     "09_err_toolong_stream": (
-        Asked(4000),
+        ExpectedAnswer(4000),
         [
             refusal(
                 400,
@@ -106,9 +107,9 @@ REAL: dict[str, tuple[Asked, list[dict[str, Any]]]] = {
             )
         ],
     ),
-    "10_err_model404": (Asked(4), [refusal(404, "The model `nope` does not exist. Valid aliases: tiny.")]),
+    "10_err_model404": (ExpectedAnswer(4), [refusal(404, "The model `nope` does not exist. Valid aliases: tiny.")]),
     "11_err_badjson": (
-        Asked(4),
+        ExpectedAnswer(4),
         [
             refusal(
                 400,
@@ -116,10 +117,10 @@ REAL: dict[str, tuple[Asked, list[dict[str, Any]]]] = {
             )
         ],
     ),
-    "12_batch_prompts_stream": (Asked(2, exact=True, choices=2), [usual(4, "usage", prompt_tokens=6)]),
-    "13_n2_stream": (Asked(2, exact=True, choices=2), [usual(4, "usage", prompt_tokens=3)]),
-    "14_echo_maxtok0": (Asked(1, echo=True), [whole(1, prompt_tokens=3)]),
-    "15_logprobs_stream": (Asked(2), [usual(2, "chunks")]),
+    "12_batch_prompts_stream": (ExpectedAnswer(2, exact=True, choices=2), [usual(4, "usage", prompt_tokens=6)]),
+    "13_n2_stream": (ExpectedAnswer(2, exact=True, choices=2), [usual(4, "usage", prompt_tokens=3)]),
+    "14_echo_maxtok0": (ExpectedAnswer(1, echo=True), [whole(1, prompt_tokens=3)]),
+    "15_logprobs_stream": (ExpectedAnswer(2), [usual(2, "chunks")]),
     "20_per_request_metrics_stream": (
         FOUR,
         [
@@ -147,9 +148,9 @@ REAL: dict[str, tuple[Asked, list[dict[str, Any]]]] = {
         [usual(4, "usage", last_s=2.0, chunks=2, gaps_us=(1_000_000,), gap_tokens=(3,), cached_tokens=32)],
     ),
     "22_per_request_metrics_nonstream_chat": (FOUR, [whole(4, cached_tokens=0)]),
-    "23_badkey": (Asked(4), [refusal(401, "Unauthorized")]),
+    "23_badkey": (ExpectedAnswer(4), [refusal(401, "Unauthorized")]),
     "24_n7_503": (
-        Asked(4),
+        ExpectedAnswer(4),
         [
             refusal(
                 503,
@@ -160,7 +161,7 @@ REAL: dict[str, tuple[Asked, list[dict[str, Any]]]] = {
     ),
     "25_keepalive_while_queued": (TWO, [usual(2, "usage", 3.0, prompt_tokens=4)]),  # the last token has no text
     "30_engine_killed_midstream": (
-        Asked(1000, exact=True),
+        ExpectedAnswer(1000, exact=True),
         [
             usual(
                 290,
@@ -172,7 +173,7 @@ REAL: dict[str, tuple[Asked, list[dict[str, Any]]]] = {
         ],
     ),
     "40_spec_decode_stream": (
-        Asked(24, exact=True),
+        ExpectedAnswer(24, exact=True),
         [usual(24, "usage", chunks=9, last_s=9.0, gaps_us=(1_000_000,) * 8)],
     ),
     "41_orca_header": (TWO, [whole(2), whole(2), usual(2, "chunks")]),
@@ -207,15 +208,15 @@ def test_timings_are_kept_word_for_word() -> None:
     answer = recorded("40_spec_decode_stream")[0]
     said = re.search(rb'"metrics":(\{.*\})\}\n', answer)
     assert said is not None
-    assert read(answer, Asked()).timings == json.loads(said[1])
+    assert read(answer, ExpectedAnswer()).timings == json.loads(said[1])
 
 
 # --- what is not in the recorded streams
 
 
-def reading(*events: bytes, asked: Asked | None = None) -> Reading:
+def reading(*events: bytes, asked: ExpectedAnswer | None = None) -> Reading:
     """Each event a second after the one before, from 1.0 on."""
-    result = Reading(asked or Asked())
+    result = Reading(asked or ExpectedAnswer())
     stream = EventStream()
     for second, data in enumerate(events, 1):
         for event in stream.feed(data):
@@ -224,35 +225,37 @@ def reading(*events: bytes, asked: Asked | None = None) -> Reading:
     return result
 
 
-def verdict(*events: bytes, asked: Asked | None = None, broke: str | None = None) -> tuple[str | None, str]:
+def verdict(
+    *events: bytes, asked: ExpectedAnswer | None = None, broke: ErrorClass | None = None
+) -> tuple[ErrorClass | None, str]:
     return reading(*events, asked=asked).verdict(200, broke, "")
 
 
 def test_too_few_tokens_are_a_failure_only_where_so_many_were_a_must() -> None:
     answer = (token(finish="stop"), usage(1), DONE)
-    assert verdict(*answer, asked=Asked(2, exact=True)) == ("short_output", "1 tokens, 2 were asked for")
-    assert verdict(*answer, asked=Asked(2)) == (None, "")
+    assert verdict(*answer, asked=ExpectedAnswer(2, exact=True)) == ("short_output", "1 tokens, 2 were asked for")
+    assert verdict(*answer, asked=ExpectedAnswer(2)) == (None, "")
 
 
 def test_too_many_tokens_are_a_failure() -> None:
-    assert verdict(token(finish="length"), usage(3), DONE, asked=Asked(2)) == (
+    assert verdict(token(finish="length"), usage(3), DONE, asked=ExpectedAnswer(2)) == (
         "long_output",
         "3 tokens, 2 were asked for",
     )
 
 
 def test_events_are_not_counted_against_what_was_asked_for() -> None:
-    assert verdict(token(finish="length"), DONE, asked=Asked(2, exact=True)) == (None, "")
+    assert verdict(token(finish="length"), DONE, asked=ExpectedAnswer(2, exact=True)) == (None, "")
 
 
 @pytest.mark.parametrize("broke", ["cancelled_at_end", "reset", "stalled", "timeout", "truncated"])
-def test_nothing_spoils_an_answer_that_was_complete(broke: str) -> None:
+def test_nothing_spoils_an_answer_that_was_complete(broke: ErrorClass) -> None:
     assert verdict(token(finish="stop"), usage(1), DONE, broke=broke) == (None, "")
     assert verdict(token(), broke=broke)[0] == broke
 
 
 def test_each_choice_must_finish() -> None:
-    assert verdict(token(finish="stop"), usage(1), DONE, asked=Asked(choices=2))[0] == "truncated"
+    assert verdict(token(finish="stop"), usage(1), DONE, asked=ExpectedAnswer(choices=2))[0] == "truncated"
 
 
 def test_an_echo_in_an_event_of_its_own_is_no_token() -> None:
@@ -262,7 +265,7 @@ def test_an_echo_in_an_event_of_its_own_is_no_token() -> None:
         chat(content="a"),
         chat("stop", content="b"),
     )
-    result = reading(*events, usage(2), DONE, asked=Asked(echo=True))
+    result = reading(*events, usage(2), DONE, asked=ExpectedAnswer(echo=True))
     assert (result.first_s, result.chunks) == (3.0, 2)
 
 
@@ -291,7 +294,7 @@ def test_the_only_event_may_be_an_empty_one() -> None:
 
 
 def test_gaps_add_up_to_the_whole() -> None:
-    result = Reading(Asked())
+    result = Reading(ExpectedAnswer())
     for n in range(1000):
         result.event(StreamEvent(token()[6:-2]), n * 0.0333333337)
     result.settle()
@@ -327,8 +330,8 @@ VALUES = st.recursive(
 )
 
 
-@given(st.lists(VALUES), st.sampled_from([Asked(), Asked(4, exact=True, choices=2, echo=True)]))
-def test_no_json_raises(values: list[Any], asked: Asked) -> None:
+@given(st.lists(VALUES), st.sampled_from([ExpectedAnswer(), ExpectedAnswer(4, exact=True, choices=2, echo=True)]))
+def test_no_json_raises(values: list[Any], asked: ExpectedAnswer) -> None:
     events = [json.dumps(value, default=str).encode() for value in values]
     result = Reading(asked)
     for second, event in enumerate(events):
@@ -343,7 +346,7 @@ def test_no_json_raises(values: list[Any], asked: Asked) -> None:
 
 @given(st.binary(max_size=200))
 def test_no_bytes_raise(data: bytes) -> None:
-    Reading(Asked()).event(StreamEvent(data), 1.0)
+    Reading(ExpectedAnswer()).event(StreamEvent(data), 1.0)
     assert len(clean(message_of(data), data, ("secret",))) <= LIMIT
     refused_field(data)
 
@@ -437,7 +440,7 @@ def test_a_number_that_is_none_hangs_and_breaks_nothing(field: str, number: int)
     else:
         said["usage"] = {field: number}
     event = b"data: " + json.dumps(said).encode() + b"\n\n"
-    request = read(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + event * 3 + DONE, Asked())
+    request = read(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + event * 3 + DONE, ExpectedAnswer())
     assert request.end_s is not None
     assert decode(encode(request)) == request
     assert (request.prompt_tokens, request.output_tokens) in ((None, 3), (8, 3))
@@ -449,6 +452,6 @@ def test_a_number_that_is_none_hangs_and_breaks_nothing(field: str, number: int)
 def test_timings_that_cannot_be_recorded_are_left_out(metrics: dict[str, Any]) -> None:
     said = {"choices": [{"index": 0, "text": " x", "finish_reason": "f" * 5000}], "metrics": metrics}
     event = b"data: " + json.dumps(said).encode() + b"\n\n"
-    request = read(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + event + DONE, Asked())
+    request = read(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + event + DONE, ExpectedAnswer())
     assert request.timings is None
     assert request.finish == "f" * 100

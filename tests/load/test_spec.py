@@ -7,20 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtop.errors import VtopError
-from vtop.load.workload.phase import Lengths, Phase, thin
-from vtop.load.workload.spec import WORDS, Slo, phases, slo, sweep
+from vtop.load.workload.phase import PlannedPhase, TokenRange, thin
+from vtop.load.workload.spec import WORDS, SloBounds, phases, slo, sweep
 from vtop.samples import samples_needed
 
 
-def one(text: str) -> Phase:
+def one(text: str) -> PlannedPhase:
     (phase,) = phases([text])
     return phase
 
 
 def test_a_closed_loop_needs_only_its_concurrency() -> None:
     phase = one("c=64")
-    assert phase == Phase(concurrency=64, requests=320)
-    assert (phase.shape, phase.input, phase.output) == ("closed", Lengths(1024, 1024), Lengths(256, 256))
+    assert phase == PlannedPhase(concurrency=64, requests=320)
+    assert (phase.shape, phase.input, phase.output) == ("closed", TokenRange(1024, 1024), TokenRange(256, 256))
 
 
 def test_a_closed_loop_sends_enough_for_its_p95_at_least() -> None:
@@ -41,7 +41,7 @@ def test_a_slow_open_loop_takes_longer() -> None:
 
 @pytest.mark.parametrize("text", ["c=8,in=512,out=64", "c=8 in=512 out=64", " c=8 , in=512,\tout=64 "])
 def test_words_stand_between_commas_or_blanks(text: str) -> None:
-    assert one(text) == Phase(concurrency=8, input=Lengths(512, 512), output=Lengths(64, 64), requests=128)
+    assert one(text) == PlannedPhase(concurrency=8, input=TokenRange(512, 512), output=TokenRange(64, 64), requests=128)
 
 
 @pytest.mark.parametrize(
@@ -78,12 +78,12 @@ def test_several_loads_are_phases_one_after_another() -> None:
 def test_every_word_is_read() -> None:
     text = "rate=2.5 arrival=gamma:0.25 max=128 in=512~2048 out=64~256 prefix=256"
     text += " n=50 for=2m30s warmup=8 seed=7 api=chat workers=2"
-    assert one(text) == Phase(
+    assert one(text) == PlannedPhase(
         rate_per_s=2.5,
         arrival="gamma:0.25",
         max_in_flight=128,
-        input=Lengths(512, 2048),
-        output=Lengths(64, 256),
+        input=TokenRange(512, 2048),
+        output=TokenRange(64, 256),
         prefix_tokens=256,
         requests=50,
         for_s=150.0,
@@ -96,7 +96,7 @@ def test_every_word_is_read() -> None:
 
 def test_a_trace_brings_lengths_times_and_its_end() -> None:
     phase = one("trace=/data/chat.jsonl speed=2x block=16 max=64")
-    assert phase == Phase(
+    assert phase == PlannedPhase(
         arrival="trace", trace="/data/chat.jsonl", speed=2.0, hash_tokens=16, max_in_flight=64, input=None, output=None
     )
     assert phase.limit_s == 86400
@@ -104,7 +104,7 @@ def test_a_trace_brings_lengths_times_and_its_end() -> None:
 
 def test_a_dataset_says_its_lengths_unless_out_does() -> None:
     assert one("c=8 dataset=a.jsonl").output is None
-    assert one("c=8 dataset=a.jsonl out=64").output == Lengths(64, 64)
+    assert one("c=8 dataset=a.jsonl out=64").output == TokenRange(64, 64)
 
 
 def test_a_file_with_a_comma_stands_in_quotes() -> None:
@@ -125,15 +125,15 @@ def test_every_phase_has_a_bound_on_time() -> None:
     assert one("rate=0.1 n=1000").limit_s > 1000 / 0.1
 
 
-lengths = st.tuples(st.integers(300, 9000), st.integers(300, 9000)).map(lambda ends: Lengths(min(ends), max(ends)))
+lengths = st.tuples(st.integers(300, 9000), st.integers(300, 9000)).map(lambda ends: TokenRange(min(ends), max(ends)))
 rates = st.floats(1e-3, 1e5, allow_nan=False)
 
 
 @given(
     shape=st.one_of(
-        st.builds(Phase, concurrency=st.integers(1, 65536)),
+        st.builds(PlannedPhase, concurrency=st.integers(1, 65536)),
         st.builds(
-            Phase,
+            PlannedPhase,
             rate_per_s=rates,
             arrival=st.sampled_from(["poisson", "constant", "gamma:0.5", "gamma:3"]),
             max_in_flight=st.none() | st.integers(1, 999),
@@ -153,7 +153,7 @@ rates = st.floats(1e-3, 1e5, allow_nan=False)
         }
     ),
 )
-def test_a_phase_read_from_its_spec_is_the_same(shape: Phase, rest: dict[str, object]) -> None:
+def test_a_phase_read_from_its_spec_is_the_same(shape: PlannedPhase, rest: dict[str, object]) -> None:
     phase = replace(shape, **rest)  # type: ignore[arg-type]
     assert one(phase.spec) == phase
 
@@ -271,7 +271,7 @@ def test_a_sweep_is_one_phase_each_with_a_warm_up() -> None:
     swept = sweep()
     assert [phase.concurrency for phase in swept] == [1, 2, 4, 8, 16, 32, 64]
     assert [phase.warmup for phase in swept] == [1, 2, 4, 8, 16, 32, 64]
-    assert {phase.input for phase in swept} == {Lengths(1024, 1024)}
+    assert {phase.input for phase in swept} == {TokenRange(1024, 1024)}
 
 
 def test_a_sweep_takes_any_word() -> None:
@@ -297,7 +297,7 @@ def test_a_phase_long_enough_says_nothing(text: str) -> None:
 
 
 def test_bounds_are_seconds_inside() -> None:
-    assert slo("ttft=800ms,tpot=50ms,e2e=10s") == Slo(0.8, 0.05, 10.0)
+    assert slo("ttft=800ms,tpot=50ms,e2e=10s") == SloBounds(0.8, 0.05, 10.0)
     assert slo("e2e=1.5s").record() == {"e2e": 1.5}
 
 

@@ -22,6 +22,7 @@ from vtop.load.workers.protocol import Aim, News, Steady
 from vtop.load.workload.prompts import Prompts
 from vtop.load.workload.spec import phases
 from vtop.recording.events import Request
+from vtop.recording.vocabulary import ErrorClass
 
 clock = time.monotonic
 
@@ -37,7 +38,7 @@ class Far:
     def __init__(self) -> None:
         self.flying: list[tuple[Exchange, asyncio.Future[str | None]]] = []
         self.most = 0
-        self.at_once: str | None = None  # requests end by themselves, with this failure
+        self.at_once: ErrorClass | None = None  # requests end by themselves, with this failure
 
     def lay(self, path: str, payload: bytes) -> bytes:
         return payload

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from vtop.metrics import exposition
-from vtop.metrics.exposition import MAX_LABEL_CHARS, Page, Parser, Series
+from vtop.metrics.exposition import MAX_LABEL_CHARS, Page, Parser, SeriesKey
 
 PAGES = sorted((Path(__file__).parent.parent / "scrapes").glob("*.txt"))
 
 Read = tuple[str, tuple[tuple[str, str], ...], str]
 
 
-def samples(text: str) -> dict[Series, float]:
+def samples(text: str) -> dict[SeriesKey, float]:
     return dict(Parser().parse(text).samples)
 
 
@@ -81,15 +81,15 @@ def test_types_follow_a_page_that_changes() -> None:
 
 def test_labels_may_hold_quotes_braces_commas_and_escapes() -> None:
     assert samples(r'g{a="{x,y=\"1\"}",b="c\\d\ne } 3"} 2') == {
-        Series("g", (("a", '{x,y="1"}'), ("b", "c\\d\ne } 3"))): 2
+        SeriesKey("g", (("a", '{x,y="1"}'), ("b", "c\\d\ne } 3"))): 2
     }
     assert samples(r'g{a="ends with a backslash\\",b="# \d",} 2') == {
-        Series("g", (("a", "ends with a backslash\\"), ("b", r"# \d"))): 2
+        SeriesKey("g", (("a", "ends with a backslash\\"), ("b", r"# \d"))): 2
     }
 
 
 def test_a_label_may_hold_what_other_programs_take_for_a_line_end() -> None:
-    assert samples('g{a="x\u2028y\x85z"} 2\n') == {Series("g", (("a", "x\u2028y\x85z"),)): 2}
+    assert samples('g{a="x\u2028y\x85z"} 2\n') == {SeriesKey("g", (("a", "x\u2028y\x85z"),)): 2}
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_label_may_hold_what_other_programs_take_for_a_line_end() -> None:
     ],
 )
 def test_numbers(number: str, value: float) -> None:
-    assert samples(f"a {number}\n") == {Series("a", ()): value}
+    assert samples(f"a {number}\n") == {SeriesKey("a", ()): value}
 
 
 def test_nan_is_a_sample() -> None:
@@ -129,7 +129,7 @@ def test_what_stands_around_a_value_does_not_change_it(line: str) -> None:
     parser = Parser()
     for text in (line, f"# TYPE h histogram\n{line}\n# EOF\n", f'h{{le="0.1"}} 1\n{line}'):
         page = parser.parse(text)
-        assert set(page.samples) == {(Series("h", (("le", "0.1"),)), 1.0)}
+        assert set(page.samples) == {(SeriesKey("h", (("le", "0.1"),)), 1.0)}
         assert page.bad_lines == 0
 
 
@@ -145,13 +145,13 @@ def test_a_page_with_windows_line_ends_reads_the_same() -> None:
 
 def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
     page = Parser().parse("\ufeffa 1\n")
-    assert page.samples == ((Series("a", ()), 1.0),)
+    assert page.samples == ((SeriesKey("a", ()), 1.0),)
     assert page.bad_lines == 0
 
 
 def test_a_junk_line_loses_only_itself() -> None:
     page = Parser().parse("# TYPE a gauge\na 1\nmssql 7710-3\nb 2\n")
-    assert page.samples == ((Series("a", ()), 1.0), (Series("b", ()), 2.0))
+    assert page.samples == ((SeriesKey("a", ()), 1.0), (SeriesKey("b", ()), 2.0))
     assert (page.bad_lines, page.first_bad) == (1, "mssql 7710-3")
 
 
@@ -188,7 +188,7 @@ def test_a_line_that_is_no_sample_is_counted(line: str) -> None:
     parser = Parser()
     parser.parse('a 1\na{} 1\na{x="1"} 1\n')
     page = parser.parse(f"good 1\n{line}\n")
-    assert page.samples == ((Series("good", ()), 1.0),)
+    assert page.samples == ((SeriesKey("good", ()), 1.0),)
     assert (page.bad_lines, page.first_bad) == (1, line.strip())
 
 
@@ -223,7 +223,7 @@ def test_a_huge_label_is_cut_and_not_remembered(unit: str) -> None:
         page = parser.parse(f'x_info{{a="1",cfg="{huge}",z="2"}} 1\na 3\n')
         (info, one), (a, three) = page.samples
         labels = dict(info.labels)
-        assert (one, a, three, page.bad_lines) == (1.0, Series("a", ()), 3.0, 0)
+        assert (one, a, three, page.bad_lines) == (1.0, SeriesKey("a", ()), 3.0, 0)
         assert (labels["a"], labels["z"]) == ("1", "2")
         assert len(labels["cfg"]) <= MAX_LABEL_CHARS
         assert labels["cfg"].endswith("…")
@@ -271,13 +271,13 @@ def test_no_damage_to_a_page_raises_or_reaches_beyond_the_damage(data: st.DataOb
 names = st.from_regex(r"[a-zA-Z_:][a-zA-Z0-9_:]{0,20}", fullmatch=True)
 label_names = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,9}", fullmatch=True)
 serieses = st.builds(
-    lambda name, labels: Series(name, tuple(labels.items())),
+    lambda name, labels: SeriesKey(name, tuple(labels.items())),
     names,
     st.dictionaries(label_names, st.text(max_size=20), max_size=4),
 )
 
 
-def as_line(series: Series, value: float) -> str:
+def as_line(series: SeriesKey, value: float) -> str:
     escaped = (
         (name, text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")) for name, text in series.labels
     )
@@ -287,7 +287,7 @@ def as_line(series: Series, value: float) -> str:
 
 @given(st.lists(st.tuples(serieses, st.floats())))
 @settings(deadline=None)
-def test_a_page_written_and_read_is_the_same_page(written: list[tuple[Series, float]]) -> None:
+def test_a_page_written_and_read_is_the_same_page(written: list[tuple[SeriesKey, float]]) -> None:
     text = "".join(as_line(series, value) + "\n" for series, value in written)
     parser = Parser()
     for _ in range(2):

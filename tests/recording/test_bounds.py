@@ -52,6 +52,8 @@ def changed(event: Event, **fields: Any) -> bytes:
         changed(SCRAPE, hists={"h": {"sum": 1.0, "count": 1e300, "n": [1]}}),
         changed(SCRAPE, hists={"h": {"sum": 1.0, "count": 1, "n": [10**30]}}),
         changed(SCRAPE, hists={"h": {"sum": 1.0, "count": -1, "n": [-1]}}),
+        changed(SCRAPE, full=True, le={"h": [0.5, 2.0, 1.0]}),
+        changed(SCRAPE, full=True, le={"h": [0.5, 0.5]}),
         *(changed(REQUEST, **{stamp: 1e306}) for stamp in ("due_s", "sent_s", "first_s", "last_s", "end_s")),
         changed(REQUEST, first_s=5000.0),
         changed(REQUEST, output_tokens=10**30),

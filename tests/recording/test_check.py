@@ -12,12 +12,12 @@ import pytest
 from tests.session.made import RECORDINGS, Log, Server, device
 from vtop.errors import VtopError
 from vtop.recording import AnyEvent, End, FileRecording, Identity, Load, Mark, Outage, Request, Scrape, decode, encode
-from vtop.recording.check import Check, Contents
+from vtop.recording.check import Contents, RecordingCheck
 
 
 def checked(path: Path) -> Contents:
     recording = FileRecording(path)
-    looked = Check(recording.start)
+    looked = RecordingCheck(recording.start)
     while events := recording.take(100):
         for event in events:
             looked.take(event)
@@ -26,7 +26,7 @@ def checked(path: Path) -> Contents:
 
 
 def contents(log: Log, events: Iterable[AnyEvent]) -> Contents:
-    looked = Check(log.start)
+    looked = RecordingCheck(log.start)
     for event in (log.start, *events):
         looked.take(event)
     return looked.contents()

@@ -30,6 +30,7 @@ from vtop.recording import (
     encode,
 )
 from vtop.recording.cut import cut
+from vtop.recording.vocabulary import LoadState
 from vtop.session.frame.frame import Frame, View
 from vtop.session.session import Session
 
@@ -246,7 +247,7 @@ def test_events_of_an_unknown_type_in_the_stretch_stay_and_move() -> None:
     assert msgspec.json.decode(unknown.line) == {"type": "later", "t": 4.0, "x": 1}
 
 
-def phase(number: int, t: float, state: str) -> Load:
+def phase(number: int, t: float, state: LoadState) -> Load:
     return Load(t=t, phase=number, state=state, spec=f"c={number + 1}", shape="closed", concurrency=number + 1)
 
 

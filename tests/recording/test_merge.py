@@ -28,7 +28,7 @@ from vtop.recording import (
     encode,
 )
 from vtop.recording.cut import cut
-from vtop.recording.merge import Extent, Plan, merged, plan
+from vtop.recording.merge import Extent, MergePlan, merged, plan
 from vtop.session.frame.frame import View
 from vtop.session.session import Session
 
@@ -57,7 +57,7 @@ class Made(Log):
         return [*self.events, *ending]
 
 
-def planned(*recordings: Made) -> tuple[Plan, list[list[AnyEvent]]]:
+def planned(*recordings: Made) -> tuple[MergePlan, list[list[AnyEvent]]]:
     extents = []
     for one in recordings:
         extent = Extent(one.name, one.start)

@@ -9,6 +9,7 @@ from random import Random
 
 from tests.session.made import Log, Server, device
 from vtop.recording import Identity, Load, Request
+from vtop.recording.vocabulary import Api, LoadState
 from vtop.report.compare.compare import recorded
 from vtop.report.compare.phase_blocks import Recorded
 from vtop.session.session import Session
@@ -31,7 +32,7 @@ class Loop:
     failing: float = 0.0  # share of requests that fail
     slo: float | None = None  # bound of ttft
     own: bool = True  # False: the load is not on record, only what the server says of it
-    api: str = "completions"
+    api: Api = "completions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def _run(loop: Loop, begin_s: float, chance: Random) -> list[One]:
     return found
 
 
-def _load(loop: Loop, phase: int, state: str) -> Load:
+def _load(loop: Loop, phase: int, state: LoadState) -> Load:
     return Load(
         phase=phase,
         state=state,
@@ -132,7 +133,7 @@ def _lines(loop: Loop, phase: int, number: int, one: One) -> list[Line]:
         output_tokens=0 if one.failed else loop.output,
         tokens_from="ids",
         gaps_us=one.gaps_us,
-        error="status" if one.failed else None,
+        error="http_status" if one.failed else None,
     )
     return [(one.sent_s, 1, sent), (one.end_s, 2, ended)]
 

@@ -61,3 +61,14 @@ def test_a_name_is_shown_and_not_run(browser: Chromium, page: Path) -> None:
 def test_it_prints(browser: Chromium, page: Path) -> None:
     browser.open(page, scheme="dark")
     assert browser.paper().startswith(b"%PDF")
+
+
+def test_long_tables_are_folded_on_a_screen_and_open_on_paper(browser: Chromium, page: Path) -> None:
+    browser.open(page, scheme="light")
+    heights = "[...document.querySelectorAll('details.table')].map(one => one.getBoundingClientRect().height)"
+    folded = browser.value(heights)
+    assert folded
+    assert max(folded) < 60
+    browser.tell("Emulation.setEmulatedMedia", media="print")
+    assert min(browser.value(heights)) > 80
+    browser.tell("Emulation.setEmulatedMedia", media="screen")

@@ -53,7 +53,7 @@ def test_failures_are_held_against_the_bound_in_points() -> None:
 
 
 def test_what_has_no_interval_is_said_and_nothing_at_all_is_an_error() -> None:
-    short = compare.of([run(Loop(n=12), seed=1), run(Loop(n=12, itl_s=0.1), seed=2)])
+    short = compare.of([run(Loop(n=4), seed=1), run(Loop(n=4, itl_s=0.1), seed=2)])
     with pytest.raises(VtopError, match=r"no difference of itl\.mean_s can be judged"):
         judge(short, 0.05, ["itl.mean_s"])
     judged = judge(short, 0.05)  # that none failed is known: it is the same

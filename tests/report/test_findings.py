@@ -116,7 +116,7 @@ def test_failed_requests_come_first() -> None:
     report = of_session(session((Loop(n=40, failing=0.3),)), "x")
     first = findings(report)[0]
     assert first.rule == "failed"
-    assert "of 40 requests failed (status" in first.sentence
+    assert "of 40 requests failed (http_status" in first.sentence
 
 
 def test_service_levels_are_a_finding() -> None:

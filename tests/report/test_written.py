@@ -21,14 +21,14 @@ import pytest
 
 from tests.report.reports import NAMES, made, path_of, report_of
 from vtop.report.expectations import judge, read
-from vtop.report.figures.figures import FIGURES
+from vtop.report.figures.figures import FIGURES, figures
 from vtop.report.model import Phase, Report
 from vtop.report.render import json_schema
-from vtop.report.render.document import Document
+from vtop.report.render.document import Document, Table
 from vtop.report.render.html import html
 from vtop.report.render.json import json as written_json
 from vtop.report.render.markdown import markdown
-from vtop.report.render.terminal import text
+from vtop.report.render.terminal import natural_width, text
 from vtop.report.report_document import document
 
 GOLDENS = Path(__file__).with_name("goldens")
@@ -178,6 +178,43 @@ def test_text_is_no_wider_than_asked() -> None:
 
     written = text(document([report_of("sweep")]), width=100)
     assert max(map(cell_len, written.splitlines())) <= 110  # a figure's labels may stand out by a few columns
+
+
+@pytest.mark.parametrize("names", [(name,) for name in NAMES] + [("sweep", "overload_loaded")])
+def test_a_table_of_numbers_fits_160_columns_as_it_stands(names: tuple[str, ...]) -> None:
+    for section in document([report_of(name) for name in names]).sections:
+        for block in section.blocks:
+            if isinstance(block, Table) and len(block.words) == 1:
+                assert natural_width(block) <= 160, block.title
+
+
+def test_nothing_is_drawn_of_a_single_phase_or_point() -> None:
+    for name in NAMES:
+        drawn, missing = figures(report_of(name))
+        assert not any(figure.single for figure in drawn)
+        if len(report_of(name).phases) == 1:
+            assert "TTFT stacked: there is one phase only, and the tables have its numbers." in missing
+
+
+def test_the_preemption_cycle_has_an_axis_of_its_own_and_says_so() -> None:
+    cycle = next(one for one in figures(report_of("overload_loaded"))[0] if one.key == "cycle")
+    assert (cycle.panels[0].bottom, cycle.panels[0].top) == (0.91, 1.0)
+    assert "goes from 91 % to 100 %" in cycle.caption
+
+
+def test_loads_of_unlike_shape_stand_on_no_common_axis() -> None:
+    assert "crossing" not in {figure.key for figure in figures(report_of("killed"))[0]}
+    assert "From load to load" not in markdown(document([report_of("killed")]))
+
+
+def test_several_recordings_are_set_side_by_side_phase_by_phase() -> None:
+    written = markdown(document([report_of("sweep"), report_of("overload_loaded")]))
+    row = next(line for line in written.splitlines() if line.startswith("| overload\\_loaded c=64 |"))
+    assert row == (
+        "| overload\\_loaded c=64 | 8,192 | 6.03 × | 100.0 % | 14 / 64 | 61 | 37 | 1,575 | 6,299 | 60.8 s | 6.22 ms | "
+        "6.68 ms | 8.19 ms | 74.9 s |"
+    )
+    assert "| sweep c=64 | 1,280 | 0.94 × | 94.3 % | 64 / 64 |" in written
 
 
 def test_a_phase_in_the_table_says_its_window_and_how_many_there_were() -> None:

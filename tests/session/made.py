@@ -10,6 +10,7 @@ import msgspec
 from vtop.metrics.page import Folder
 from vtop.recording import AnyEvent, Event, FileRecording, Gpu, GpuReading, Outage, Start, Target, decode, encode
 from vtop.recording.events import FORMAT
+from vtop.recording.vocabulary import OutageReason
 from vtop.server_kinds.registry import series_names
 from vtop.session.frame.frame import Frame, View
 from vtop.session.session import Session
@@ -186,7 +187,7 @@ class Log:
         scrape = folder.scrape(text, server=server, at_s=at_s, took_s=took_s, bytes=len(text), health=health)
         self.add(scrape, at_s + took_s)
 
-    def outage(self, at_s: float, reason: str = "refused", *, server: int = 0, detail: str = "") -> None:
+    def outage(self, at_s: float, reason: OutageReason = "refused", *, server: int = 0, detail: str = "") -> None:
         self.folders[server].forget()
         self.add(Outage(server=server, at_s=at_s, took_s=0.0, reason=reason, detail=detail), at_s)
 

@@ -18,7 +18,7 @@ def test_a_request_comes_back_as_it_was() -> None:
     requests = [
         Request(id=0, phase=0, gaps_us=(1, 2, 3), output_tokens=4),
         Request(id=1, phase=0, gaps_us=None),
-        Request(id=2, phase=0, gaps_us=(), error="status"),
+        Request(id=2, phase=0, gaps_us=(), error="http_status"),
         Request(id=3, phase=0, gaps_us=(4_000_000_000,), gap_tokens=(2,)),
     ]
     for request in requests:

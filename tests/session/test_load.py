@@ -10,6 +10,7 @@ import pytest
 from tests.session.made import Server, recorded
 from vtop.metrics.page import Folder
 from vtop.recording import Host, Load, Request, Start, Target, decode, encode
+from vtop.recording.vocabulary import ErrorClass
 from vtop.server_kinds.registry import series_names
 from vtop.session.frame.load import LoadPart, Quantiles
 from vtop.session.load.exact_histogram import Spread
@@ -41,7 +42,7 @@ def ended(t: float, id: int, *, due_s: float, sent_s: float, first_s: float, tok
     return Request(t=t, id=id, phase=0, due_s=due_s, sent_s=sent_s, first_s=first_s, **{**known, **rest})  # type: ignore[arg-type]
 
 
-def failed(t: float, id: int, error: str) -> Request:
+def failed(t: float, id: int, error: ErrorClass) -> Request:
     return Request(t=t, id=id, phase=0, due_s=t - 1, sent_s=t - 1, end_s=t, status=503, error=error)
 
 

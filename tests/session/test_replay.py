@@ -14,6 +14,7 @@ from tests.session.made import Log, Server, device, fold, read
 from tests.session.scheduler import SHAPE
 from tests.shipped_kinds import KINDS
 from vtop.recording import AnyEvent, End, Event, Identity, LiveRecording, Load, Mark, Note, Request, Start
+from vtop.recording.vocabulary import LoadState
 from vtop.session.frame.frame import Frame, View
 
 VIEWS = (View(), View(window_s=20.0, columns=7), View(window_s=60.0, columns=60), View(window_s=3600.0, columns=44))
@@ -98,12 +99,12 @@ class OwnLoad:
 
     def __init__(self) -> None:
         self.number = -1
-        self.state = "end"
+        self.state: LoadState = "end"
         self.open: list[Request] = []
         self.asked = 0
 
     def load(self, size: int, server: int) -> Load:
-        after = {"end": "begin", "begin": "steady", "steady": "change", "change": "end"}
+        after: dict[LoadState, LoadState] = {"end": "begin", "begin": "steady", "steady": "change", "change": "end"}
         self.state = after[self.state]
         self.number += self.state == "begin"
         many = {"concurrency": size + 1} if self.number % 3 else {"rate_per_s": 0.5 * (size + 1)}

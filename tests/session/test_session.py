@@ -588,11 +588,11 @@ def test_a_sum_that_is_nan_leaves_the_count_and_no_mean() -> None:
         name = "vllm:time_to_first_token_seconds"
         buckets = f'{name}_bucket{{le="1.0"}} {at_s}\n{name}_bucket{{le="+Inf"}} {at_s}\n'
         log.scrape(float(at_s), kv_scrape() + buckets + f"{name}_count {at_s}\n{name}_sum {total}\n")
-    for now_s in (2.5, 3.5):
+    for now_s, mean_s in ((2.5, None), (3.5, 8 / 3)):
         frame = log.frame(now_s)
         (row,) = frame.latencies
         assert row.n == math.floor(now_s)
-        assert row.mean_s is None
+        assert row.mean_s == mean_s  # as soon as the sum is known again
         assert row.p50 is not None
 
 

@@ -81,7 +81,20 @@ def test_a_server_that_listens_everywhere_is_reached_on_the_loopback(typed: str,
     assert target(typed).local
 
 
-@pytest.mark.parametrize("typed", ["localhost", "127.0.0.1", "127.1.2.3:9", "::1", "::ffff:127.0.0.1", "a.localhost"])
+@pytest.mark.parametrize(("found", "local"), [("127.0.0.1", True), ("::1", True), ("192.0.2.7", False), (None, False)])
+def test_a_name_under_localhost_is_this_machine_where_its_resolver_says_so(
+    found: str | None, local: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def resolve(host: str, port: object, **_: object) -> list[tuple[object, ...]]:
+        if found is None:
+            raise socket.gaierror
+        return [(0, 0, 0, "", (found, 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    assert target("a.localhost:8000").local is local
+
+
+@pytest.mark.parametrize("typed", ["localhost", "127.0.0.1", "127.1.2.3:9", "::1", "::ffff:127.0.0.1"])
 def test_the_loopback_is_local(typed: str) -> None:
     assert target(typed).local
 

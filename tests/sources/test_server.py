@@ -600,6 +600,21 @@ def test_a_redirect_on_the_same_host_is_followed_and_remembered() -> None:
         assert server.seen.count("/metrics") == 1
 
 
+def test_a_redirect_to_another_port_of_the_host_does_not_carry_the_key() -> None:
+    heard: list[tuple[str | None, str | None]] = []
+
+    def other(path: str, request: BaseHTTPRequestHandler) -> Reply:
+        heard.append((request.headers["authorization"], request.headers["x-tenant"]))
+        return vllm(path)
+
+    with serving(other) as elsewhere:
+        place = {"location": f"{elsewhere.url}/metrics"}
+        with serving(metrics_only(lambda _: Reply(302, headers=place))) as server:
+            events = once(server.url, Access(api_key="k-1", headers=(("x-tenant", "blue"),)))
+    assert len(of(events, Scrape)) == 2
+    assert heard == [(None, None)] * 2
+
+
 def test_a_redirect_to_another_host_is_named_and_not_followed() -> None:
     place = {"location": "https://user:pw@login.example/sso?token=t0ken"}
     events = watch(lambda path: Reply(302, headers=place) if path == "/metrics" else vllm(path), 1)

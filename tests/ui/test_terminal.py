@@ -116,6 +116,26 @@ def test_a_fault_in_a_source_is_told_after_the_screen_and_the_session_goes_on(tm
     assert isinstance(last(tmp_path / "session.jsonl"), End)
 
 
+@pytest.mark.parametrize("how", ["key", "signal"])
+def test_ctrl_z_gives_the_terminal_back_and_fg_paints_all_of_the_screen(how: str, tmp_path: Path) -> None:
+    with Terminal(LIVE, folder=tmp_path) as terminal:
+        terminal.until(b"refused")
+        if how == "key":
+            terminal.press(b"\x1a")
+        else:
+            terminal.process.send_signal(signal.SIGTSTP)
+        terminal.until(b"\x1b[?1049l")
+        assert os.waitid(os.P_PID, terminal.process.pid, os.WSTOPPED | os.WNOWAIT)
+        assert modes_left_on(terminal.written) == set()
+        before = len(terminal.written)
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.until(lambda: b"127.0.0.1:1" in terminal.written[before:])
+        assert b"\x1b[?1049h" in terminal.written[before:]
+        terminal.press(b"q")
+        assert terminal.exit_code() == 0
+    assert modes_left_on(terminal.written) == set()
+
+
 @pytest.mark.parametrize("hears_hangup", [True, False], ids=["hangup", "silence"])
 def test_a_terminal_that_is_gone_ends_vtop_and_closes_the_recording(hears_hangup: bool, tmp_path: Path) -> None:
     with Terminal(LIVE, folder=tmp_path, hears_hangup=hears_hangup) as terminal:

@@ -14,7 +14,7 @@ import click
 from vtop import __version__, faults
 from vtop.cli import capacity, compare, config, files, load, plan, replay, report, simulate, watch, whatif
 from vtop.cli.arguments import spelled_out
-from vtop.cli.common import attached, need_terminal, servers_of, view_of
+from vtop.cli.common import attached, echo, need_terminal, servers_of, view_of
 from vtop.cli.options import load_options, look_options, server_options
 from vtop.errors import VtopError
 
@@ -43,22 +43,22 @@ class VtopGroup(click.Group):
                 raise
             sys.exit(1)
         except VtopError as error:
-            click.echo(f"vtop: {error}", err=True)
+            echo(f"vtop: {error}", err=True)
             sys.exit(error.exit_code)
         except click.ClickException as error:
             said = error.format_message().rstrip(".")
             context = getattr(error, "ctx", None)
             verb = context.command_path if context is not None else "vtop"
-            click.echo(f"vtop: {said[:1].lower()}{said[1:]} ({verb} --help)", err=True)
+            echo(f"vtop: {said[:1].lower()}{said[1:]} ({verb} --help)", err=True)
             sys.exit(2)
         except click.Abort:  # ctrl-c
             sys.exit(130)
         except OSError as error:  # the world again: a disk that is full, a file that went away
             where = f"{error.filename}: " if isinstance(error.filename, str) else ""
-            click.echo(f"vtop: {where}{error.strerror or type(error).__name__}", err=True)
+            echo(f"vtop: {where}{error.strerror or type(error).__name__}", err=True)
             sys.exit(2)
         except Exception as error:
-            click.echo(f"vtop: {faults.put_down(error, 'at this command')}", err=True)
+            echo(f"vtop: {faults.put_down(error, 'at this command')}", err=True)
             sys.exit(70)
         finally:
             _give_up_what_nobody_reads()
@@ -68,7 +68,7 @@ def _faults_told() -> int:
     """Say on stderr what went wrong in vtop itself and ended nothing: 1 where something did."""
     said, faults.told[:] = list(faults.told), []
     for line in said:
-        click.echo(f"vtop: {line}", err=True)
+        echo(f"vtop: {line}", err=True)
     return 1 if said else 0
 
 

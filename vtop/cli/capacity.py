@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vtop import units
-from vtop.cli.common import attached, form_of, servers_of
+from vtop.cli.common import attached, echo, form_of, servers_of
 from vtop.cli.load import consent, controller_of
-from vtop.cli.options import Number, Seconds, server_options
+from vtop.cli.options import NumberParam, Seconds, server_options
 from vtop.cli.plan_options import FORMATS, Share
 from vtop.cli.plan_source import show
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
     from vtop.engine.runs.measured import Bounds
-    from vtop.load.workload.phase import Phase
+    from vtop.load.workload.phase import PlannedPhase
     from vtop.plan.capacity import Next, RunResult, Search
 
 SETTLE_S = 2.0  # between runs, so that none meets the backlog of the one before
@@ -39,10 +39,10 @@ PROFILE = "h200-qwen2.5-7b"
 )
 @click.option("--with", "words", default="in=1024 out=256", show_default=True, metavar="WORDS", help="Each request.")
 @click.option(
-    "--from", "first", type=Number(0.001, 1e6), default=1.0, show_default=True, metavar="R", help="First rate."
+    "--from", "first", type=NumberParam(0.001, 1e6), default=1.0, show_default=True, metavar="R", help="First rate."
 )
-@click.option("--min", "least", type=Number(0.001, 1e6), default=0.01, show_default=True, metavar="R")
-@click.option("--max", "most", type=Number(0.001, 1e6), default=10_000.0, show_default=True, metavar="R")
+@click.option("--min", "least", type=NumberParam(0.001, 1e6), default=0.01, show_default=True, metavar="R")
+@click.option("--max", "most", type=NumberParam(0.001, 1e6), default=10_000.0, show_default=True, metavar="R")
 @click.option("--precision", type=Share(), default="5%", show_default=True, metavar="SHARE", help="Of the bracket.")
 @click.option("--seed", type=int, default=101, show_default=True, metavar="N", help="Of the first run.")
 @click.option("--deadline", "deadline_s", type=Seconds(least=1), help="Begin no run that would end after it.")
@@ -111,7 +111,7 @@ def capacity(*, form: str | None, output: Path | None, record_to: Path | None, *
         sys.exit(1)
 
 
-def _simulate(search: Search, like: Phase, bounds: Bounds, asked: dict[str, Any]) -> str:
+def _simulate(search: Search, like: PlannedPhase, bounds: Bounds, asked: dict[str, Any]) -> str:
     from vtop.engine.core.flags import Flags
     from vtop.engine.fit import profile
     from vtop.plan.capacity_runs import simulated
@@ -123,7 +123,7 @@ def _simulate(search: Search, like: Phase, bounds: Bounds, asked: dict[str, Any]
     return f"the simulated engine, {fitted.name}, --max-num-seqs {flags.max_num_seqs}, {flags.kv_tokens:,} tokens of KV"
 
 
-def _measure(search: Search, like: Phase, bounds: Bounds, asked: dict[str, Any], path: Path | None) -> str:
+def _measure(search: Search, like: PlannedPhase, bounds: Bounds, asked: dict[str, Any], path: Path | None) -> str:
     from vtop.plan.capacity_runs import measured, phase_of
     from vtop.recording import Request
     from vtop.session.session import Session
@@ -183,16 +183,17 @@ def _search(search: Search, run: Callable[[Next], RunResult], deadline_s: float 
         search.tell(result)
         if result.why_not is not None:
             refused += 1
-            click.echo(f"rate={one.rate_per_s:g} seed {one.seed}: not counted, {result.why_not}", err=True)
+            echo(f"rate={one.rate_per_s:g} seed {one.seed}: not counted, {result.why_not}", err=True)
             if refused >= 3:
                 search.end = "client limited" if "client" in result.why_not else "server changed"
                 return
             continue
+        refused = 0
         for rate in search.rates():
             if rate.rate_per_s not in told and rate.verdict != "more":
                 told.add(rate.rate_per_s)
                 now = search.bracket()
-                click.echo(
+                echo(
                     f"rate={rate.rate_per_s:g} {rate.verdict}: {(rate.mean_ratio or 0.0):.2%} mean, lowest "
                     f"{(rate.lowest_ratio or 0.0):.2%} of {len(rate.runs)} runs; between "
                     f"{units.number(now.passes_per_s)} and {units.number(now.fails_per_s)} requests/s",

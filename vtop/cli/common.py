@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vtop import plain
 from vtop.cli.options import DEFAULT_THEME, DEFAULT_URL
 from vtop.errors import VtopError
 from vtop.shipped import folder
@@ -131,10 +132,21 @@ def no_terminal() -> str | None:
     return " that can do more than TERM=dumb" if os.environ.get("TERM") == "dumb" else None
 
 
+def echo(text: object, *, err: bool = False, nl: bool = True) -> None:
+    """The one way for text of a verb to stdout or stderr: whatever it quotes can do no harm to a terminal."""
+    click.echo(plain.lines(str(text)), err=err, nl=nl)
+
+
+def echo_document(document: bytes, form: str) -> None:
+    """A document on stdout; json stays the same document."""
+    text = document.decode()
+    click.echo(plain.json(text) if form == "json" else plain.lines(text), nl=False)
+
+
 def print_json(frame: Any) -> None:
     import msgspec
 
-    click.echo(msgspec.json.format(msgspec.json.encode(frame), indent=1))
+    echo_document(msgspec.json.format(msgspec.json.encode(frame), indent=1) + b"\n", "json")
 
 
 def write(path: Path, content: bytes) -> None:
@@ -171,10 +183,10 @@ def put(output: Path | None, content: Document | bytes, form: str) -> None:
             needed = f"{form} needs the package {error.name}, which vtop installs with itself; md and json need none"
             raise VtopError(needed) from error
     if output is None:
-        click.echo(content.decode(), nl=False)
+        echo_document(content, form)
     else:
         write(output, content)
-        click.echo(str(output), err=True)
+        echo(str(output), err=True)
 
 
 def form_of(output: Path | None, form: str | None, forms: Sequence[str], *, without: str = "txt") -> str:

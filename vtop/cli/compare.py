@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vtop.cli.common import form_of, open_recording, put
+from vtop.cli.common import echo, form_of, open_recording, put
 from vtop.cli.options import ParamType
 from vtop.errors import VtopError
 
@@ -45,7 +45,7 @@ class Percent(ParamType[float]):
 @click.option("--format", "form", type=click.Choice(FORMS), help="[by the ending of -o]")
 @click.option("--phase", "phases", multiple=True, metavar="FROM-TO,…", help="Stretches to compare, of every recording.")
 @click.option("--unlike", is_flag=True, help="Compare unlike runs too: other lengths, load or model.")
-@click.option("--confidence", type=Percent(), default="99%", show_default=True, help="Of the intervals.")
+@click.option("--confidence", type=Percent(), default="95%", show_default=True, help="Of all intervals together.")
 @click.option("--fail-over", "over", type=Percent(), metavar="5%", help="Exit code 1: something is worse by more.")
 @click.option("--on", metavar="NUMBER,…", help="What --fail-over looks at. [output_per_s,ttft.mean_s,itl.mean_s,…]")
 def compare(
@@ -85,11 +85,11 @@ def compare(
         return 0
     judged = gate.judge(found, over, names)
     for line in torn:
-        click.echo(f"vtop: not judged: {line}", err=True)
+        echo(f"vtop: not judged: {line}", err=True)
     for line in judged.open:
-        click.echo(f"vtop: not judged: {line}", err=True)
+        echo(f"vtop: not judged: {line}", err=True)
     for line in judged.failed:
-        click.echo(f"vtop: {line}", err=True)
+        echo(f"vtop: {line}", err=True)
     return 1 if judged.failed else 3 if judged.open or torn else 0
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import click
 
+from vtop.cli.common import echo
 from vtop.errors import VtopError
 
 # Options whose value is for one call alone, or belongs in no file and no listing of the environment
@@ -111,7 +112,7 @@ def config(ctx: click.Context) -> None:
     """Every setting, its value and where it comes from; the file's place on the first line."""
     file, parent = path(), ctx.parent
     assert parent is not None
-    click.echo(f"{file}{'' if file.exists() else '  (not there)'}")
+    echo(f"{file}{'' if file.exists() else '  (not there)'}")
     rows = []
     for option in settable(parent.command):
         name = option.name or ""
@@ -119,7 +120,7 @@ def config(ctx: click.Context) -> None:
         rows.append((name_of(option), _shown(parent.params.get(name)), _SOURCES[source], variable_of(option)))
     widths = [max(len(row[at]) for row in rows) for at in range(4)]
     for row in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _shown(value: Any) -> str:

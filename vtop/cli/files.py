@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vtop import units
-from vtop.cli.common import open_recording, print_json
+from vtop.cli.common import echo, open_recording, print_json
 from vtop.cli.options import Seconds
 from vtop.errors import VtopError
 
@@ -55,7 +55,7 @@ def export(file: Path, *, form: str | None, output: str | None, every_s: float |
             paths = _tables(form)(recording, *_where(_stem(file) if output is None else output), force)
     for path in paths:
         if str(path) != "-":
-            click.echo(path)
+            echo(path)
 
 
 def _single(form: str) -> Callable[[FileRecording, Path, float, bool], list[Path]]:
@@ -92,10 +92,10 @@ def _where(output: str) -> tuple[Path, bool]:
 @click.option("--json", "as_json", is_flag=True, help="As one JSON document.")
 def check(file: Path, *, as_json: bool) -> None:
     """Say what is in a recording and what is wrong with it; exit code 1 where something is."""
-    from vtop.recording.check import Check
+    from vtop.recording.check import RecordingCheck
 
     recording = open_recording(file)
-    looked = Check(recording.start)
+    looked = RecordingCheck(recording.start)
     for event in _events(recording):
         looked.take(event)
     contents = looked.contents(recording.faults, recording.faulty, recording.backward)
@@ -105,7 +105,7 @@ def check(file: Path, *, as_json: bool) -> None:
         print_json({"file": name, "bytes": size, "lines": recording.lines, "contents": contents})
     else:
         for line in _said(file, size, recording.lines, contents):
-            click.echo(line)
+            echo(line)
     if contents.problems:
         click.get_current_context().exit(1)
 
@@ -139,7 +139,7 @@ def cut(file: Path, *, from_s: float, to_s: float | None, output: Path, force: b
                 raise VtopError(f"{name} {units.clock(at_s)}: {file} ends at {units.clock(end_s)}")
 
     _write_lines(output, lines_of(recording.start, seen(), from_s, math.inf if to_s is None else to_s, note), force)
-    click.echo(output)
+    echo(output)
 
 
 @click.command()
@@ -166,8 +166,8 @@ def merge(files: tuple[Path, ...], *, output: Path, force: bool) -> None:
     planned = plan(extents)
     streams = [_events(open_recording(paths[id(part.extent)])) for part in planned.parts]
     _write_lines(output, merged(planned, streams), force)
-    click.echo(planned.words, err=True)
-    click.echo(output)
+    echo(planned.words, err=True)
+    echo(output)
 
 
 def _write_lines(output: Path, events: Iterator[AnyEvent], force: bool) -> None:

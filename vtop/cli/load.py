@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vtop import units
+from vtop import plain, units
 from vtop.cli.arguments import joined
-from vtop.cli.common import attached, servers_of, whole
+from vtop.cli.common import attached, echo, servers_of, whole
 from vtop.cli.options import DEFAULT_URL, Seconds, access_options, server_options
 from vtop.errors import VtopError
 
@@ -23,7 +23,7 @@ END_S = 3.0  # for a load to end after a signal
 if TYPE_CHECKING:
     from vtop.access import Access
     from vtop.load.workers.controller import Controller
-    from vtop.load.workload.phase import Phase
+    from vtop.load.workload.phase import PlannedPhase
     from vtop.recording import LiveRecording
     from vtop.recording.events import AnyEvent, Load, Target
     from vtop.session.frame.frame import Frame
@@ -35,7 +35,7 @@ def controller_of(
     servers: tuple[list[Target], list[Access]],
     recording: LiveRecording,
     began_s: float,
-    phases: Sequence[Phase],
+    phases: Sequence[PlannedPhase],
     *,
     first: int = 0,
 ) -> Controller:
@@ -63,7 +63,7 @@ def consent(asked: dict[str, Any], target: Target) -> None:
     asked["yes"] = True
 
 
-def phases_of(asked: dict[str, Any]) -> tuple[Phase, ...]:
+def phases_of(asked: dict[str, Any]) -> tuple[PlannedPhase, ...]:
     """The phases of --load; none without it. Raises VtopError for what cannot be understood, bounds included."""
     if not asked["loads"]:
         if asked["slo"]:
@@ -74,7 +74,7 @@ def phases_of(asked: dict[str, Any]) -> tuple[Phase, ...]:
     return _checked(phases(asked["loads"]), asked)
 
 
-def _checked(plan: tuple[Phase, ...], asked: dict[str, Any]) -> tuple[Phase, ...]:
+def _checked(plan: tuple[PlannedPhase, ...], asked: dict[str, Any]) -> tuple[PlannedPhase, ...]:
     """The plan, once the bounds and the files that go with it are there. Raises VtopError, before anything is made."""
     from vtop.load.workload.dataset import look_for
     from vtop.load.workload.spec import slo
@@ -123,13 +123,13 @@ def sweep(
     controller.settle_s = gap_s
     for phase in plan:
         if (caveat := thin(phase)) is not None:
-            click.echo(caveat, err=True)
+            echo(caveat, err=True)
     attachment.start()
     try:
         code = _run(controller, attachment.recording, attachment.stop, "the sweep is done")
     finally:
         if not attachment.recording.lost:
-            click.echo(f"recorded {output}", err=True)
+            echo(f"recorded {output}", err=True)
     whole(attachment.recording)
     sys.exit(code)
 
@@ -160,8 +160,11 @@ def load(words: tuple[str, ...], **asked: Any) -> None:
     controller = controller_of(asked, servers, recording, attachment.began_s, plan)
     attachment.start()
 
+    seen = sys.stdout.isatty()
+
     def write(events: Sequence[AnyEvent]) -> None:
-        out.writelines(encode(event) + b"\n" for event in events)
+        lines = (encode(event) + b"\n" for event in events)
+        out.writelines(plain.json(line.decode()).encode() for line in lines) if seen else out.writelines(lines)
         out.flush()
 
     sys.exit(_run(controller, recording, attachment.stop, "the load is done", write))
@@ -295,14 +298,14 @@ class _Talk:
 
     def _say(self, text: str) -> None:
         self._rewrite("")
-        click.echo(text, err=True)
+        echo(text, err=True)
 
     def _rewrite(self, line: str) -> None:
         """The one line that changes while a phase runs."""
         if line == (self._now or ""):
             return
         width = max(20, shutil.get_terminal_size().columns - 1)
-        self._now = line[:width]
+        self._now = plain.line(line)[:width]
         click.echo(f"\r\x1b[K{self._now}", nl=False, err=True)
 
 

@@ -48,7 +48,7 @@ class Seconds(ParamType[float]):
         return seconds
 
 
-class Number(click.FloatRange):
+class NumberParam(click.FloatRange):
     """A number between two bounds; nan is between none."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
@@ -58,7 +58,7 @@ class Number(click.FloatRange):
         return number
 
 
-class Size(ParamType[tuple[int, int]]):
+class ScreenSize(ParamType[tuple[int, int]]):
     """Columns x lines of a screen: 120x40."""
 
     name = "size"
@@ -102,7 +102,7 @@ shape_option = click.option(
 
 server_options = together(
     click.option("--url", "urls", multiple=True, metavar="URL", help=f"Server to watch; repeatable. [{DEFAULT_URL}]"),
-    click.option("--interval", type=Number(0.1, 3600), default=1.0, show_default=True, metavar="S"),
+    click.option("--interval", type=NumberParam(0.1, 3600), default=1.0, show_default=True, metavar="S"),
     access_options,
     click.option("--proxy", metavar="URL", help="Reach the servers through this proxy (never the loopback address)."),
     click.option("--no-gpu", is_flag=True, help="Make no NVML call."),

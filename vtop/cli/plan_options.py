@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vtop.cli.options import Number, ParamType, access_options, shape_option, together
+from vtop.cli.options import NumberParam, ParamType, access_options, shape_option, together
 
 if TYPE_CHECKING:
     from vtop.plan.queueing import Services
@@ -178,7 +178,9 @@ memory_options = together(
     click.option(
         "--gpu-memory", type=Size(), metavar="BYTES", help="Of one GPU, whole; what is left of it is the pool."
     ),
-    click.option("--gpu-memory-utilization", type=Number(0.01, 1.0), default=0.92, show_default=True, metavar="SHARE"),
+    click.option(
+        "--gpu-memory-utilization", type=NumberParam(0.01, 1.0), default=0.92, show_default=True, metavar="SHARE"
+    ),
     click.option("--weights", type=Size(), metavar="BYTES", help="Of one rank. [computed for dense models]"),
     click.option("--activations", type=Size(), metavar="BYTES", help="Peak of a step, as vLLM profiles it."),
     click.option("--graphs", type=Size(), metavar="BYTES", help="CUDA graphs, as vLLM's log says."),

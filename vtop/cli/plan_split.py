@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vtop.cli.common import form_of
-from vtop.cli.options import Number
+from vtop.cli.options import NumberParam
 from vtop.cli.plan_options import (
     ALPHA,
     BANDWIDTH,
@@ -41,7 +41,7 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--identity", is_flag=True, help="Show that one all-reduce an MLP is enough, and nothing else.")
 @click.option("--gpus", "ps", type=Counts(), default="2,4,8", show_default=True, metavar="LIST", help="TP degrees.")
 @click.option("--tokens", type=Counts(), default="1,4,8,16,32", show_default=True, metavar="LIST", help="T of a step.")
-@click.option("--flops", type=Number(1.0), metavar="N", help="Effective FLOP/s of one GPU: 120e12.")
+@click.option("--flops", type=NumberParam(1.0), metavar="N", help="Effective FLOP/s of one GPU: 120e12.")
 @click.option("--profile", "profile_name", metavar="NAME|FILE", help="Time per T from a fitted profile.")
 @click.option("--alpha", type=ALPHA, metavar="TIME", help="Latency of an all-reduce: 8us, or 2:6us,4:8us.")
 @click.option("--bus-bandwidth", type=BANDWIDTH, metavar="RATE", help="Bus bandwidth: 150GB/s, or one a p.")
@@ -126,7 +126,7 @@ def tp(source: Path | None, *, form: str | None, output: Path | None, **asked: A
 @source_options
 @length_options
 @click.option("--tp", "ranks", type=NUMBER, default=1, metavar="N", help="Tensor-parallel ranks. [1]")
-@click.option("--flops", type=Number(1.0), metavar="N", help="Peak FLOP/s of a GPU, for where its ridge lies.")
+@click.option("--flops", type=NumberParam(1.0), metavar="N", help="Peak FLOP/s of a GPU, for where its ridge lies.")
 @click.option("--bandwidth", type=BANDWIDTH, metavar="RATE", help="Of its memory: 4800GB/s.")
 @click.option("--batch", type=Counts(), default="1,8,64", show_default=True, metavar="LIST", help="Decodes of a step.")
 @output_options

@@ -8,14 +8,22 @@ from typing import Any
 import click
 
 from vtop import units
-from vtop.cli.common import need_terminal, open_recording, print_json, view_of, write
-from vtop.cli.options import DEFAULT_THEME, DOCUMENT_WINDOW_S, Number, Seconds, Size, look_options, shape_option
+from vtop.cli.common import echo, need_terminal, open_recording, print_json, view_of, write
+from vtop.cli.options import (
+    DEFAULT_THEME,
+    DOCUMENT_WINDOW_S,
+    NumberParam,
+    ScreenSize,
+    Seconds,
+    look_options,
+    shape_option,
+)
 from vtop.errors import VtopError
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--speed", type=Number(0.01, 10000), default=1.0, show_default=True)
+@click.option("--speed", type=NumberParam(0.01, 10000), default=1.0, show_default=True)
 @click.option("--at", "at_s", type=Seconds(), help="Start there, paused. [the beginning, moving]")
 @shape_option
 @look_options
@@ -32,7 +40,7 @@ def replay(file: Path, speed: float, at_s: float | None, model_config: Path | No
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--at", "at_s", type=Seconds(), help="Instant to show. [the end]")
-@click.option("--size", type=Size(), default="120x36", show_default=True)
+@click.option("--size", type=ScreenSize(), default="120x36", show_default=True)
 @click.option("--text", "form", flag_value="text", default=True, help="Plain text on stdout (default).")
 @click.option("--json", "form", flag_value="json", help="Every number of the frame as JSON on stdout.")
 @click.option("--svg", "svg_to", type=click.Path(path_type=Path, dir_okay=False))
@@ -76,4 +84,4 @@ def show(
     if png_to is not None:
         write(png_to, screenshot.png(drawn))
     if svg_to is None and png_to is None:
-        click.echo(text, nl=False)
+        echo(text, nl=False)

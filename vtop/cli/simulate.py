@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vtop.cli.common import no_terminal, servers_of, view_of
+from vtop.cli.common import echo, no_terminal, servers_of, view_of
 from vtop.cli.options import look_options, together
 from vtop.errors import VtopError
 
@@ -76,13 +76,13 @@ def simulate(port: int, host: str, **asked: Any) -> None:
     with listening:
         address = f"[{host}]" if ":" in host else host
         flags = settings.flags
-        click.echo(
+        echo(
             f"simulated vLLM ({settings.model}, KV {flags.kv_tokens:,} tok) on "
             f"http://{address}:{listening.getsockname()[1]}",
             err=True,
         )
         if not _loopback(host):
-            click.echo(f"vtop: {host} is no loopback address: whoever reaches this machine can ask it", err=True)
+            echo(f"vtop: {host} is no loopback address: whoever reaches this machine can ask it", err=True)
         number = serve(settings, listening)
     sys.exit(128 + number)
 
@@ -130,16 +130,16 @@ def demo(record_to: Path | None, fault: str, **look: Any) -> None:
 
 def _print_an_instant(settings: Settings, view: dict[str, Any]) -> None:
     """The same load, a minute of it on virtual time."""
-    from vtop.engine.server.request_parsing import Asked
+    from vtop.engine.server.request_parsing import ParsedRequest
     from vtop.engine.server.virtual_recording import tape
     from vtop.session.session import read
     from vtop.ui import run
 
-    asked = Asked(prompts=(range(DEMO_IN),), max_tokens=DEMO_OUT, ignore_eos=True)
+    asked = ParsedRequest(prompts=(range(DEMO_IN),), max_tokens=DEMO_OUT, ignore_eos=True)
     recording = tape(settings, asked, DEMO_CONCURRENCY, DEMO_STILL_S, unix_s=time.time())
     recording.close("the time is up")
     session = read(recording)
-    click.echo(run.still(session, now_s=DEMO_STILL_S, size=(120, 36), **view)[1], nl=False)
+    echo(run.still(session, now_s=DEMO_STILL_S, size=(120, 36), **view)[1], nl=False)
 
 
 def _settings(asked: dict[str, Any]) -> Settings:

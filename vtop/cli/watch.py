@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vtop import units
-from vtop.cli.common import attached, print_json, servers_of, whole
+from vtop.cli.common import attached, echo, print_json, servers_of, whole
 from vtop.cli.load import consent, controller_of
 from vtop.cli.options import DOCUMENT_WINDOW_S, Seconds, server_options
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
     from vtop.access import Access
-    from vtop.load.workload.phase import Phase
+    from vtop.load.workload.phase import PlannedPhase
     from vtop.recording.events import Target
     from vtop.sources.attach import Attachment
 
@@ -28,7 +28,7 @@ def live(
     servers: tuple[list[Target], list[Access]],
     path: Path | None,
     view: dict[str, Any],
-    phases: tuple[Phase, ...],
+    phases: tuple[PlannedPhase, ...],
 ) -> None:
     """The screen on live servers, with vtop's own load where phases are given."""
     import contextlib
@@ -64,7 +64,7 @@ def live(
         attachment.stop(left)
         if path is not None and not attachment.recording.lost:
             with contextlib.suppress(OSError):  # the terminal may be gone
-                click.echo(f"recorded {path}", err=True)
+                echo(f"recorded {path}", err=True)
     whole(attachment.recording)
 
 
@@ -91,7 +91,7 @@ def once(attachment: Attachment, view: dict[str, Any], as_json: bool) -> None:
 
         size = shutil.get_terminal_size((120, 36))
         shown = run.still(session, now_s=frame.now_s, size=(max(80, size.columns), max(24, size.lines - 1)), **view)
-        click.echo(shown[1], nl=False)
+        echo(shown[1], nl=False)
     if not answered:
         sys.exit(2)
 
@@ -111,6 +111,8 @@ def record(for_s: float | None, output: Path, **asked: Any) -> None:
     from vtop.draw.theme import clean
     from vtop.recording import Note, Outage, Scrape
 
+    if output == Path("-") and sys.stdout.isatty():
+        raise VtopError("-o -: stdout is a terminal; name a file, or lead it into a program")
     servers = servers_of(asked)
     stop = threading.Event()
     reasons: list[str] = []
@@ -127,7 +129,7 @@ def record(for_s: float | None, output: Path, **asked: Any) -> None:
     scrapes = failed = 0
     attachment.start()
     try:
-        click.echo(f"recording {', '.join(server.url for server in recording.start.servers)} to {output}", err=True)
+        echo(f"recording {', '.join(server.url for server in recording.start.servers)} to {output}", err=True)
         done = False
         while not done:
             left_s = math.inf if for_s is None else for_s - clock()
@@ -136,7 +138,7 @@ def record(for_s: float | None, output: Path, **asked: Any) -> None:
                 scrapes += isinstance(event, Scrape)
                 failed += isinstance(event, Outage)
                 if isinstance(event, Note) and event.source == "recording":
-                    click.echo(f"vtop: {clean(event.text)}", err=True)
+                    echo(f"vtop: {clean(event.text)}", err=True)
             done = done or recording.saving_to is None
     finally:
         attachment.stop(reasons[0] if reasons else "time is up")
@@ -144,6 +146,6 @@ def record(for_s: float | None, output: Path, **asked: Any) -> None:
         sys.exit(141)
     whole(recording)
     told = f"{scrapes} scrapes" + (f", {failed} attempts failed" if failed else "")
-    click.echo(f"{output}: {units.clock(clock())}, {told}", err=True)
+    echo(f"{output}: {units.clock(clock())}, {told}", err=True)
     if not scrapes:
         raise VtopError("no server answered; the file holds only the attempts")

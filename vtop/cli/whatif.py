@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vtop.cli.common import form_of, given_shape, open_recording, put, write
+from vtop.cli.common import echo, form_of, given_shape, open_recording, put, write
 from vtop.cli.options import shape_option, together
 from vtop.errors import VtopError
 
@@ -47,6 +47,7 @@ _was_options = together(
 @click.option("--max-num-batched-tokens", "budget", type=_NUMBER, metavar="N", help="Tokens of a step.")
 @click.option("--search", "search_for", metavar="FLAG=LIST", help="A row a value: max-num-seqs=8..128, or 8,10,12.")
 @click.option("--best", "by", metavar="NUMBER", help="What --search judges by. [output_per_s; good_per_s with --slo]")
+@click.option("--prices", "priced", is_flag=True, help="What 10 % more of each limit would be worth to this load.")
 @click.option("--slo", metavar="BOUNDS", help="Count the requests that keep all of: ttft=800ms,tpot=50ms,e2e=10s.")
 @click.option("--phase", "phase", type=_NUMBER, metavar="N", help="Only this phase of the load. [all]")
 @click.option("--profile", "profile_name", metavar="NAME|FILE", help="Timing. [the GPU's; else fitted on FILE]")
@@ -74,10 +75,25 @@ def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -
     number = criterion(asked["by"], bounds) if what is not None else None
     if asked["by"] and what is None:
         raise VtopError("--best goes with --search: it is what its rows are judged by")
+    changed = [name for name in ("seqs", "kv_tokens", "budget", "search_for", "slo") if asked[name]]
+    if asked["priced"] and changed:
+        raise VtopError("--prices is of the recorded flags: ask for other flags, --search or --slo without it")
     found, taken = _runs(file, asked)
     profile = _profile(asked["profile_name"], found, file)
     factors = [AS_FITTED if asked["profile_alone"] else host_factors_of(run, profile) for run in found]
     began_s = time.perf_counter()
+    if asked["priced"]:
+        from vtop.cli.prices import priced
+
+        made = priced(list(zip(found, factors, strict=True)), profile)
+        _said(sum(one.span_s for one in made.prices), time.perf_counter() - began_s)
+        if written == "json":
+            from vtop.report.whatif.answer_json import prices_json
+
+            put(output, prices_json(file.name, profile, made, taken), written)
+        else:
+            put(output, words.prices_document(file.name, profile, made, taken), written)
+        return
     answers: list[words.Answer] = []
     refused: list[TooFarOff] = []
     for run, own in zip(found, factors, strict=True):
@@ -92,16 +108,18 @@ def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -
     if not answers:
         raise refused[0]
     for one in refused:
-        click.echo(f"vtop: {one}", err=True)
-    took_s = time.perf_counter() - began_s
-    simulated_s = sum(words.simulated_s(answer) for answer in answers)
-    click.echo(f"simulated {simulated_s:,.0f} s in {took_s:.1f} s: {simulated_s / took_s:,.0f} times as fast", err=True)
+        echo(f"vtop: {one}", err=True)
+    _said(sum(words.simulated_s(answer) for answer in answers), time.perf_counter() - began_s)
     if written == "json":
         from vtop.report.whatif.answer_json import json
 
         put(output, json(file.name, profile, answers, taken), written)
     else:
         put(output, words.document(file.name, profile, answers, taken), written)
+
+
+def _said(simulated_s: float, took_s: float) -> None:
+    echo(f"simulated {simulated_s:,.0f} s in {took_s:.1f} s: {simulated_s / took_s:,.0f} times as fast", err=True)
 
 
 @click.command()
@@ -124,15 +142,15 @@ def fit(files: tuple[Path, ...], output: Path, name: str | None, **asked: Any) -
     from vtop.engine.fit.fit import fit as fitted
 
     given = [run for file in files for run in _runs(file, asked)[0]]
-    click.echo(f"fitting {len(given)} {'run' if len(given) == 1 else 'runs'}; a minute or two …", err=True)
+    echo(f"fitting {len(given)} {'run' if len(given) == 1 else 'runs'}; a minute or two …", err=True)
     names = ", ".join(dict.fromkeys(file.name.partition(".jsonl")[0] for file in files))
     server = next((run.server for run in given if run.server is not None), None)
     origin = ", ".join(filter(None, (given[0].gpu, server))) or "a server"
     made = profile.of_fit(fitted(given), name or output.stem, f"{origin}; fitted on {names}")
     write(output, profile.dump(made).encode())
     for line in profile.report(made):
-        click.echo(line)
-    click.echo(str(output), err=True)
+        echo(line)
+    echo(str(output), err=True)
 
 
 def _runs(file: Path, asked: dict[str, Any]) -> tuple[list[Run], list[str]]:
@@ -157,22 +175,22 @@ def _runs(file: Path, asked: dict[str, Any]) -> tuple[list[Run], list[str]]:
             more = f", and {len(why) - 1} more" if len(why) > 1 else ""
             raise VtopError(f"{file}: no load in it that can be replayed: {why[0] if why else 'it is empty'}{more}")
         for one in why:
-            click.echo(f"vtop: {file}: left out: {one}", err=True)
-    at_limit = [_at_limit(run) for run in runs]
-    taken = list(dict.fromkeys(words for _, words in at_limit if words))
+            echo(f"vtop: {file}: left out: {one}", err=True)
+    settled = [at_limit(run) for run in runs]
+    taken = list(dict.fromkeys(words for _, words in settled if words))
     taken += dict.fromkeys(
         f"--max-num-batched-tokens {run.flags.max_num_batched_tokens}"
-        for run, _ in at_limit
+        for run, _ in settled
         if "max_num_batched_tokens" not in run.whence
     )
     for line in taken:
         flag, value, *why = line.split(maxsplit=2)
         said = f", {why[0]}" if why else ""
-        click.echo(f"vtop: {flag} is not on record: {value} taken{said}; was it another? --was{flag[1:]} N", err=True)
-    return [run for run, _ in at_limit], [" ".join(line.split()[:2]) for line in taken]
+        echo(f"vtop: {flag} is not on record: {value} taken{said}; was it another? --was{flag[1:]} N", err=True)
+    return [run for run, _ in settled], [" ".join(line.split()[:2]) for line in taken]
 
 
-def _at_limit(run: Run) -> tuple[Run, str]:
+def at_limit(run: Run) -> tuple[Run, str]:
     """The run with the max_num_seqs it was made with, as far as the recording shows it; and how that is said, where it
     is taken for granted."""
     from vtop.engine.runs.runs import TOLD
@@ -221,7 +239,7 @@ def _profile(name: str | None, runs: Sequence[Run], file: Path) -> Profile:
     if (known := profile.of_gpu(gpu)) is not None:
         return known
     whose = f"of {gpu}" if gpu is not None else "of its GPU, which is not on record"
-    click.echo(
+    echo(
         f"vtop: no profile {whose}: fitting one on {file}, a minute or so; keep it with vtop fit {file} -o mine.toml",
         err=True,
     )

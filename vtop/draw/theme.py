@@ -16,6 +16,7 @@ from rich.color_triplet import ColorTriplet
 from rich.errors import StyleSyntaxError
 from rich.style import Style
 
+from vtop import plain
 from vtop.errors import VtopError
 from vtop.shipped import folder
 
@@ -182,8 +183,7 @@ class Look:
 
 def clean(text: str) -> str:
     """Untrusted text made harmless: controls, escapes, surrogates and invisible characters become visible signs."""
-    text = text.replace("\r\n", " ").replace("\n", " ").replace("\t", " ")
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+    return plain.line(text)
 
 
 def names() -> tuple[str, ...]:

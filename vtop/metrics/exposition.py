@@ -25,7 +25,7 @@ _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)[ \t]*=[ \t]*"([^"]*)"[ \t]*(?:,[ 
 _ESCAPE = re.compile(r'\\([\\"n])')
 
 
-class Series(NamedTuple):
+class SeriesKey(NamedTuple):
     """What a number on the page is about. One parser gives the same object for the same text, page after page."""
 
     name: str  # as on the page: "http_request_duration_seconds_bucket"
@@ -36,7 +36,7 @@ class Series(NamedTuple):
 class Page:
     """One page, read. No samples and some bad lines: this was not a metrics page."""
 
-    samples: tuple[tuple[Series, float], ...]  # in page order; NaN and infinities as they came
+    samples: tuple[tuple[SeriesKey, float], ...]  # in page order; NaN and infinities as they came
     types: Mapping[str, str]  # family name -> counter, gauge, histogram, summary, untyped or unknown
     bad_lines: int  # lines that are neither comment nor sample
     first_bad: str  # the beginning of the first of them, printable, at most 60 characters; "" if none
@@ -50,8 +50,8 @@ class Parser:
 
     def __init__(self) -> None:
         # Two generations: when the young one is full it becomes the old one, and what is still in use moves back.
-        self._young: dict[str, Series] = {}
-        self._old: dict[str, Series] = {}
+        self._young: dict[str, SeriesKey] = {}
+        self._old: dict[str, SeriesKey] = {}
         self._young_chars = 0
         self._type_lines: list[str] = []
         self._types = _types([])
@@ -61,7 +61,7 @@ class Parser:
 
         A last line cut inside its number still looks like a sample: whoever fetched the body has to know it is whole.
         """
-        samples: list[tuple[Series, float]] = []
+        samples: list[tuple[SeriesKey, float]] = []
         type_lines: list[str] = []
         bad_lines = 0
         first_bad = ""
@@ -96,7 +96,7 @@ class Parser:
             self._type_lines, self._types = type_lines, _types(type_lines)
         return Page(tuple(samples), self._types, bad_lines, first_bad)
 
-    def _sample(self, line: str) -> tuple[Series, float] | None:
+    def _sample(self, line: str) -> tuple[SeriesKey, float] | None:
         """Read a line whose beginning is not remembered, or that has more than a number after it."""
         # With escapes blanked out, at equal length, the quotes that are left are the real ones.
         plain = line.replace(r"\\", "..").replace(r"\"", "..") if "\\" in line else line
@@ -123,7 +123,7 @@ class Parser:
         series = self._series(line[:end], line, name[0], spans)
         return None if series is None else (series, numbers[0])
 
-    def _series(self, head: str, line: str, name: str, spans: list[tuple[str, int, int]]) -> Series | None:
+    def _series(self, head: str, line: str, name: str, spans: list[tuple[str, int, int]]) -> SeriesKey | None:
         series = self._young.get(head)
         if series is not None:
             return series
@@ -131,7 +131,7 @@ class Parser:
         if series is None:
             if len({label for label, _, _ in spans}) != len(spans):
                 return None
-            series = Series(name, tuple((label, _text(line, start, end)) for label, start, end in spans))
+            series = SeriesKey(name, tuple((label, _text(line, start, end)) for label, start, end in spans))
         if len(head) <= _MAX_HEAD_CHARS:
             self._young[head] = series
             self._young_chars += len(head)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from vtop.metrics.exposition import MAX_EXCERPT_CHARS, Page, Parser, Series
+from vtop.metrics.exposition import MAX_EXCERPT_CHARS, Page, Parser, SeriesKey
 from vtop.metrics.series_names import SeriesNames
 from vtop.recording import HistogramCounts, Scrape
 
@@ -50,12 +50,12 @@ class _Buckets:
 class _Layout:
     """Where on the page what stands. It holds as long as the page has the same series in the same order."""
 
-    series: tuple[Series, ...]
+    series: tuple[SeriesKey, ...]
     model: str | None
     scalars: dict[str, _Scalar]
     histograms: dict[str, _Buckets]
     # left out, and counted as bad lines: buckets whose bound is no number, series that stand there a second time
-    left_out: tuple[Series, ...] = ()
+    left_out: tuple[SeriesKey, ...] = ()
 
 
 class LabelValues:
@@ -209,7 +209,7 @@ def _harmless(bad_line: str) -> str:
 
 
 def _lay_out(
-    names: SeriesNames, series: tuple[Series, ...], page: Page, model: str | None, values: LabelValues
+    names: SeriesNames, series: tuple[SeriesKey, ...], page: Page, model: str | None, values: LabelValues
 ) -> _Layout:
     """`model`: the one left out so far; it stays left out when others come beside it, so that no series is renamed."""
     kept = [(position, one) for position, one in enumerate(series) if names.recorded(one.name)]
@@ -220,8 +220,8 @@ def _lay_out(
     histogram_names = {name for name, kind in page.types.items() if kind == "histogram"}
     histogram_names |= {one.name.removesuffix("_bucket") for position, one in kept if bounds[position] is not None}
     layout = _Layout(series, model, {}, {})
-    left_out: list[Series] = []
-    seen: set[Series] = set()
+    left_out: list[SeriesKey] = []
+    seen: set[SeriesKey] = set()
     for position, one in kept:
         if one in seen:
             left_out.append(one)
@@ -235,7 +235,7 @@ def _lay_out(
             )
             scalar.positions.append(position)
             continue
-        buckets = layout.histograms.setdefault(_key(names, Series(base, one.labels), model, values), _Buckets(base))
+        buckets = layout.histograms.setdefault(_key(names, SeriesKey(base, one.labels), model, values), _Buckets(base))
         if suffix == "_sum":
             buckets.sum_positions.append(position)
         elif suffix == "_count":
@@ -255,7 +255,7 @@ def _lay_out(
     return layout
 
 
-def _bound(series: Series) -> float | None:
+def _bound(series: SeriesKey) -> float | None:
     """The upper bound of a bucket; None where it is no bucket or its bound no number."""
     if series.name.endswith("_bucket"):
         for label, value in series.labels:
@@ -276,7 +276,7 @@ def _histogram_sample(name: str, histogram_names: set[str]) -> tuple[str | None,
     return None, ""
 
 
-def _key(names: SeriesNames, series: Series, model: str | None, values: LabelValues) -> str:
+def _key(names: SeriesNames, series: SeriesKey, model: str | None, values: LabelValues) -> str:
     name = series.name
     kept = [
         f'{label}="{values.told(label, value).translate(_ESCAPES)}"'

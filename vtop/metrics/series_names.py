@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from vtop.metrics.exposition import Parser, Series
+from vtop.metrics.exposition import Parser, SeriesKey
 from vtop.metrics.quantity import Quantity, SeriesKind
 
 _SAMPLE_SUFFIX: Final = re.compile("_(total|bucket|sum|count)$")
@@ -110,7 +110,7 @@ class SeriesNames:
         samples = list(_parser.parse(series + " 0").samples)
         return self._meaning(samples[0][0]) if samples else None
 
-    def _meaning(self, series: Series) -> SeriesMeaning | None:
+    def _meaning(self, series: SeriesKey) -> SeriesMeaning | None:
         base = self.family(series.name)
         table = self.families if base is not None else self.foreign
         name = base if base is not None else series.name

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 from vtop.engine.core.engine import Engine
 from vtop.engine.core.flags import Flags
-from vtop.engine.core.step import Outcome
+from vtop.engine.core.step import StepOutcome
 from vtop.engine.fit.profile import Profile
 from vtop.engine.runs.measured import Bounds
 from vtop.engine.runs.measured import latency_of as simulated_latency_of
-from vtop.engine.runs.replay import Ask, Load, replay
+from vtop.engine.runs.replay import Ask, ReplayLoad, replay
 from vtop.load.workload.arrivals import due_times, lengths
-from vtop.load.workload.phase import Phase
+from vtop.load.workload.phase import PlannedPhase
 from vtop.plan.attainment import ERROR, OPEN, TIMEOUT, attainment
 from vtop.plan.capacity import Next, RunResult
 from vtop.recording import Request
@@ -27,12 +27,12 @@ from vtop.session.session import Session
 WARM_CACHE = 0.05  # of the prompt tokens from the prefix cache where none were meant to be shared
 
 
-def phase_of(like: Phase, run: Next) -> Phase:
+def phase_of(like: PlannedPhase, run: Next) -> PlannedPhase:
     """The load of a run: `like` in all but rate, seed and requests."""
     return replace(like, concurrency=None, rate_per_s=run.rate_per_s, seed=run.seed, requests=run.requests, for_s=None)
 
 
-def simulated(run: Next, like: Phase, flags: Flags, profile: Profile, bounds: Bounds) -> RunResult:
+def simulated(run: Next, like: PlannedPhase, flags: Flags, profile: Profile, bounds: Bounds) -> RunResult:
     """The run on an engine with these flags and a profile's timing."""
     phase = phase_of(like, run)
     due_s = [at_s for _, at_s in due_times(phase)]
@@ -42,7 +42,7 @@ def simulated(run: Next, like: Phase, flags: Flags, profile: Profile, bounds: Bo
         asks.append(Ask(prompt or 1, output or 1, due_s=at_s))
     engine = Engine(flags, profile.timing, profile.frontend, profile.shape)
     peaks = _Peaks(engine)
-    done = replay(Load(tuple(asks), seed=run.seed), engine, peaks)
+    done = replay(ReplayLoad(tuple(asks), seed=run.seed), engine, peaks)
     counted = [one for one in done.requests if one.id >= phase.warmup]
     outcomes: list[RequestLatency | str] = [simulated_latency_of(one) for one in counted]
     outcomes += [ERROR] * done.refused
@@ -122,7 +122,7 @@ class _Peaks:
         self.waiting = 0
         self.kv_ratio = 0.0
 
-    def __call__(self, outcome: Outcome) -> None:
+    def __call__(self, outcome: StepOutcome) -> None:
         scheduler = self._engine.scheduler
         self.waiting = max(self.waiting, len(scheduler.waiting))
         self.kv_ratio = max(self.kv_ratio, scheduler.pool.usage_ratio)

@@ -5,6 +5,8 @@ They are far from what a session holds, and near enough that nothing computed fr
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
 from typing import Final
 
 from vtop.recording.events import AnyEvent, Event, Gpu, Host, Load, Outage, Request, Scrape, Start, Unknown
@@ -44,6 +46,9 @@ def _of_scrape(scrape: Scrape) -> str | None:
         return said
     if not 0 <= scrape.took_s <= INSTANT_S or not 0 <= scrape.bytes < COUNT:
         return f"took_s {scrape.took_s:.6g} or bytes {scrape.bytes:.6g} is out of bounds"
+    for name, le in scrape.le.items():
+        if any(not a < b for a, b in pairwise(le)) or not all(map(math.isfinite, le)):
+            return f"the bounds of {name} are not ascending"
     for name, counts in scrape.hists.items():
         if not 0 <= counts.count < COUNT or any(not 0 <= n < COUNT for n in counts.n):
             return f"{name} counts what cannot be counted"

@@ -99,7 +99,7 @@ class Contents:
     remarks: list[str] = field(default_factory=list)
 
 
-class Check:
+class RecordingCheck:
     """Takes a recording's events in order, then says what they add up to."""
 
     def __init__(self, start: Start) -> None:

@@ -1,4 +1,4 @@
-"""The vocabulary of a recording: what can happen in a session, and its one-line JSON form.
+"""The events of a recording: what can happen in a session, and its one-line JSON form.
 
 Every event carries `t`, seconds since the start of the session on a monotonic clock, stamped when the line is
 written. The instants a fact is about are fields of their own (`at_s`). None means not known, never 0.
@@ -7,9 +7,24 @@ written. The instants a fact is about are fields of their own (`at_s`). None mea
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+
+if TYPE_CHECKING:
+    from vtop.recording.vocabulary import (
+        Api,
+        ErrorClass,
+        LoadShape,
+        LoadState,
+        NoteSource,
+        OutageReason,
+        PowerKind,
+        TokensFrom,
+    )
+else:  # read, any word is taken: a line of a later vtop must not be lost for one that this one does not know
+    Api = ErrorClass = LoadShape = LoadState = NoteSource = OutageReason = str
+    PowerKind = TokensFrom = str
 
 # two scrapes (or readings) further apart than this many intervals have a gap between them
 GAP_INTERVALS: Final = 2.5
@@ -88,13 +103,12 @@ class Scrape(Event, frozen=True, kw_only=True, tag="scrape"):
 
 
 class Outage(Event, frozen=True, kw_only=True, tag="outage"):
-    """A scrape that could not be had. reason: refused, timeout, status, parse, reset, tls, dns, size;
-    fault: vtop itself failed at it."""
+    """A scrape that could not be had."""
 
     server: int
     at_s: float
     took_s: float
-    reason: str
+    reason: OutageReason
     detail: str = ""
 
 
@@ -108,7 +122,7 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mem_used_bytes: int | None = None
     mem_total_bytes: int | None = None
     power_w: float | None = None
-    power_kind: str | None = None  # "average" (over 1 s), "instant", or None where the driver does not say
+    power_kind: PowerKind | None = None  # None where the driver does not say
     power_limit_w: float | None = None
     energy_j: float | None = None  # since the driver was loaded
     temp_c: float | None = None
@@ -133,9 +147,9 @@ class Load(Event, frozen=True, kw_only=True, tag="load"):
     """A phase of vtop's own load begins, changes or ends. Tokens are ranges (low, high), both included."""
 
     phase: int  # from 0
-    state: str  # begin, steady (warm-up is over), change (by hand), end
+    state: LoadState
     spec: str  # as it was asked for, without paths
-    shape: str  # closed (so many in flight) or open (arrivals by a schedule)
+    shape: LoadShape
     server: int = 0
     concurrency: int | None = None  # target of a closed loop
     rate_per_s: float | None = None  # target of an open one
@@ -147,7 +161,7 @@ class Load(Event, frozen=True, kw_only=True, tag="load"):
     for_s: float | None = None  # planned
     warmup: int = 0
     seed: int | None = None
-    api: str = "completions"
+    api: Api = "completions"
     workers: int = 1
     slo: dict[str, float] | None = None  # bounds in seconds: ttft, tpot, e2e
     reason: str | None = None  # why it ended
@@ -177,14 +191,14 @@ class Request(Event, frozen=True, kw_only=True, tag="request"):
     prompt_tokens: int | None = None  # by the server's usage
     cached_tokens: int | None = None
     output_tokens: int | None = None
-    tokens_from: str | None = None  # ids, usage, chunks: what output_tokens was counted by
+    tokens_from: TokensFrom | None = None  # what output_tokens was counted by
     chunks: int | None = None  # events that brought tokens
     gaps_us: tuple[int, ...] | None = None
     gap_tokens: tuple[int, ...] | None = None  # tokens each gap brought; None when one each
     first_tokens: int | None = None  # tokens of the first read; None when one
     timings: dict[str, Any] | None = None  # the server's own timing object, word for word
     status: int | None = None
-    error: str | None = None  # class of failure; None with end_s set: it succeeded
+    error: ErrorClass | None = None  # class of failure; None with end_s set: it succeeded
     detail: str | None = None  # the server's message
     finish: str | None = None
 
@@ -212,7 +226,7 @@ class Mark(Event, frozen=True, kw_only=True, tag="mark"):
 class Note(Event, frozen=True, kw_only=True, tag="note"):
     """The machine has something to say: NVML is absent, the disk is full, a line could not be read."""
 
-    source: str  # gpu, server, recording
+    source: NoteSource
     text: str
     server: int | None = None
 
@@ -267,6 +281,11 @@ def encode(event: AnyEvent) -> bytes:
     except UnicodeEncodeError:  # half a character, from a file name or a server's JSON
         text = json.dumps(msgspec.to_builtins(event), ensure_ascii=False)
         return _encoder.encode(json.loads(text.encode("utf-8", "replace")))
+
+
+def encode_text(text: str) -> bytes:
+    """As it stands in a line, without the quotes."""
+    return _encoder.encode(text)[1:-1]
 
 
 def decode(line: bytes) -> AnyEvent:

@@ -67,7 +67,7 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MergePart:
     """Where one recording goes in the merged one."""
 
     extent: Extent
@@ -77,30 +77,30 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MergePlan:
     start: Start
-    parts: tuple[Part, ...]  # in the order in which they began
+    parts: tuple[MergePart, ...]  # in the order in which they began
     words: str  # what is done, for people
 
 
 @dataclass(slots=True)
-class _Server:
+class _MergedServer:
     target: Target
     watched: list[tuple[Extent, int]]  # recordings, and its number there
 
 
-def plan(extents: Iterable[Extent]) -> Plan:
+def plan(extents: Iterable[Extent]) -> MergePlan:
     """How recordings go together. Raises VtopError where they make no session."""
     ordered = sorted(extents, key=lambda one: one.start.unix_s)
     if len(ordered) < 2:
         raise VtopError("merge takes two recordings or more")
-    servers: list[_Server] = []
-    parts: list[Part] = []
+    servers: list[_MergedServer] = []
+    parts: list[MergePart] = []
     first_phase = 0
     for extent in ordered:
         places = tuple(_place(servers, extent, number) for number in range(len(extent.start.servers)))
         by_s = round(extent.start.unix_s - ordered[0].start.unix_s, 6)  # no clock knows more
-        parts.append(Part(extent, by_s, places, first_phase))
+        parts.append(MergePart(extent, by_s, places, first_phase))
         first_phase += extent.phases
     _refuse_strangers(parts)
     start = Start(
@@ -112,10 +112,10 @@ def plan(extents: Iterable[Extent]) -> Plan:
         interval_s=max(one.start.interval_s for one in ordered),
         origin="; ".join(dict.fromkeys(one.start.origin for one in ordered if one.start.origin)) or None,
     )
-    return Plan(start, tuple(parts), _words(servers))
+    return MergePlan(start, tuple(parts), _words(servers))
 
 
-def merged(plan: Plan, recordings: Sequence[Iterable[AnyEvent]]) -> Iterator[AnyEvent]:
+def merged(plan: MergePlan, recordings: Sequence[Iterable[AnyEvent]]) -> Iterator[AnyEvent]:
     """The lines of the merged recording, its first line too; `recordings` stand in the order of the plan's parts."""
     yield plan.start
     yield Note(t=0.0, source="recording", text=f"merged: {plan.words}")
@@ -135,7 +135,7 @@ def merged(plan: Plan, recordings: Sequence[Iterable[AnyEvent]]) -> Iterator[Any
     yield End(t=last_t, reason="merged")
 
 
-def _lines(number: int, part: Part, events: Iterable[AnyEvent]) -> Iterator[tuple[int, AnyEvent]]:
+def _lines(number: int, part: MergePart, events: Iterable[AnyEvent]) -> Iterator[tuple[int, AnyEvent]]:
     name, end_t = part.extent.name, 0.0
     for event in events:
         here = moved(event, part.by_s)
@@ -161,7 +161,7 @@ def _lines(number: int, part: Part, events: Iterable[AnyEvent]) -> Iterator[tupl
         yield number, Note(t=end_t, source="recording", text=f"end of {name}: broken off")
 
 
-def _place(servers: list[_Server], extent: Extent, number: int) -> int:
+def _place(servers: list[_MergedServer], extent: Extent, number: int) -> int:
     """Which of the merged servers this one is; a new one where it is none of them."""
     target = extent.start.servers[number]
     namesakes = [place for place, server in enumerate(servers) if server.target.url == target.url]
@@ -179,11 +179,11 @@ def _place(servers: list[_Server], extent: Extent, number: int) -> int:
         taken.append(servers[place].target.url)
     if taken:  # two hosts that both say localhost: the fragment keeps them apart
         target = msgspec.structs.replace(target, url=f"{target.url}#{len(taken) + 1}")
-    servers.append(_Server(target, [(extent, number)]))
+    servers.append(_MergedServer(target, [(extent, number)]))
     return len(servers) - 1
 
 
-def _renamed(servers: list[_Server], url: str) -> list[int]:
+def _renamed(servers: list[_MergedServer], url: str) -> list[int]:
     return [place for place, server in enumerate(servers) if server.target.url.startswith(f"{url}#")]
 
 
@@ -196,7 +196,7 @@ def _overlap(one: Extent, other: Extent) -> bool:
     return begin < its_end - _TOUCH_S and its_begin < end - _TOUCH_S
 
 
-def _refuse_strangers(parts: Sequence[Part]) -> None:
+def _refuse_strangers(parts: Sequence[MergePart]) -> None:
     """Every recording shares a server or a moment with another, and so on: they hang together."""
     together, left = [parts[0]], list(parts[1:])
     while left:
@@ -215,7 +215,7 @@ def _refuse_strangers(parts: Sequence[Part]) -> None:
         left = [one for one in left if one not in joined]
 
 
-def _words(servers: Sequence[_Server]) -> str:
+def _words(servers: Sequence[_MergedServer]) -> str:
     """What stands side by side and what follows what."""
     told = []
     for server in servers:

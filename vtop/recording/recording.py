@@ -11,7 +11,7 @@ import errno
 import gzip
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import IO, Protocol
@@ -21,7 +21,19 @@ import msgspec
 from vtop import faults
 from vtop.errors import VtopError
 from vtop.recording import bounds
-from vtop.recording.events import FORMAT, AnyEvent, End, Event, Note, Start, decode, encode, format_of, instant_of
+from vtop.recording.events import (
+    FORMAT,
+    AnyEvent,
+    End,
+    Event,
+    Note,
+    Start,
+    decode,
+    encode,
+    encode_text,
+    format_of,
+    instant_of,
+)
 from vtop.recording.inflate import Undecodable, inflater, suffix_by_content, suffix_of
 from vtop.recording.recording_file import RecordingFile, new, unnamed
 
@@ -52,10 +64,14 @@ class LiveRecording:
     memory; what gets lost all the same is a note and stands in `lost`. Threads may append; `t` never goes back.
     """
 
-    def __init__(self, start: Start, clock: Callable[[], float], path: Path | None = None) -> None:
+    def __init__(
+        self, start: Start, clock: Callable[[], float], path: Path | None = None, secrets: Sequence[str] = ()
+    ) -> None:
+        """secrets: struck out of every line, wherever a server may have put them."""
         self.start = start
         self.path = path
         self.clock = clock
+        self._secrets = tuple(encode_text(secret) for secret in secrets if secret)
         self.lost: list[str] = []  # sentences: the files that lack something of this session, and why
         self.unread = False  # whoever read stdout has gone
         self._lock = threading.RLock()
@@ -88,6 +104,8 @@ class LiveRecording:
             event = msgspec.structs.replace(event, t=self._last_t)
             try:
                 line = encode(event)
+                for secret in self._secrets:
+                    line = line.replace(secret, b"***")
                 decoded = decode(line)  # before it is written: no line that a reader cannot take gets into a file
             except Exception as fault:
                 said = faults.put_down(fault, f"recording a line of type {event.__struct_config__.tag}")

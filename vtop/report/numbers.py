@@ -136,6 +136,8 @@ class Numbers:
     requests_per_s: float | None  # that ended, over the same stretch
     queue_of_ttft_ratio: float | None  # of the requests that finished
     queue_of_prefill_ratio: float | None
+    prefill_of_ttft_ratio: float | None
+    frontend_of_ttft_ratio: float | None
     crowding: Crowding
     token_flops: TokenFlops
 
@@ -197,6 +199,8 @@ def numbers(frame: Frame, load: LoadPart | None, begin_s: float, end_s: float) -
         requests_per_s=_ended(frame, load),
         queue_of_ttft_ratio=frame.growth.queue_of_ttft_ratio,
         queue_of_prefill_ratio=frame.growth.queue_of_prefill_ratio,
+        prefill_of_ttft_ratio=frame.growth.prefill_of_ttft_ratio,
+        frontend_of_ttft_ratio=frame.growth.frontend_of_ttft_ratio,
         crowding=frame.crowding,
         token_flops=frame.token_flops,
     )

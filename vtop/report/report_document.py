@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from vtop.report import prices as priced_limits
 from vtop.report.expectations import Outcome
 from vtop.report.figures.figure import Figure
 from vtop.report.figures.figures import across, figures
@@ -13,6 +14,7 @@ from vtop.report.findings.findings import findings
 from vtop.report.findings.next_steps import steps
 from vtop.report.findings.validity import checks
 from vtop.report.model import Report
+from vtop.report.prices import Priced
 from vtop.report.render.document import Advice, Block, Document, Drawing, Facts, Finding, Findings, Section, Table, Text
 from vtop.report.tables import kv, lists, loads, phases, work
 from vtop.report.tables.recordings import before_and_after
@@ -22,8 +24,13 @@ NOTHING = "Nothing is found: the recording holds no evidence for any rule."
 STATES = {"fine": "fine", "doubt": "doubt", "unknown": "not known"}
 
 
-def document(reports: Sequence[Report], outcomes: Sequence[Outcome] = ()) -> Document:
-    """One recording's report, or several with what sets them side by side."""
+def document(
+    reports: Sequence[Report],
+    outcomes: Sequence[Outcome] = (),
+    priced: Sequence[Priced] = (),
+) -> Document:
+    """One recording's report, or several with what sets them side by side. priced: of each recording, where it is asked
+    for."""
     many = len(reports) > 1
     sections: list[Section] = []
     if outcomes:
@@ -34,7 +41,7 @@ def document(reports: Sequence[Report], outcomes: Sequence[Outcome] = ()) -> Doc
         if there:
             sections.append(Section("across", "Across the recordings", 2, there))
     for number, report in enumerate(reports, start=1):
-        sections += _sections(report, number)
+        sections += _sections(report, number, priced[number - 1] if priced else Priced())
     title = reports[0].file if not many else f"{len(reports)} recordings"
     return Document(f"vtop report: {title}", tuple(sections))
 
@@ -60,7 +67,7 @@ def expectations(outcomes: Sequence[Outcome], *, many: bool) -> Table:
     )
 
 
-def _sections(report: Report, number: int) -> list[Section]:
+def _sections(report: Report, number: int, priced: Priced) -> list[Section]:
     """The finding and the two figures that show it, what the run was, the main numbers; then figures, then the rest."""
     drawn, missing = figures(report)
     first = [one for one in drawn if one.key in FIRST]
@@ -79,8 +86,9 @@ def _sections(report: Report, number: int) -> list[Section]:
             "The numbers",
             [phases.phases(report), phases.parts(report), loads.levels(report), loads.service_levels(report)],
         ),
+        ("prices", "The price of each limit", [*priced_limits.blocks(priced)]),
         ("figures", "Figures", [*_drawings(rest, number), _not_drawn(missing) if report.phases else None]),
-        ("next", "What to try next", _steps(report)),
+        ("next", "What to try next", _steps(report, priced)),
         (
             "details",
             "All tables",
@@ -121,8 +129,8 @@ def _validity(report: Report) -> Table:
     return Table("Validity of the run", ("check", "", "what was seen"), rows, words=(0, 1, 2))
 
 
-def _steps(report: Report) -> list[Block | None]:
-    found = steps(report)
+def _steps(report: Report, priced: Priced) -> list[Block | None]:
+    found = [*priced_limits.steps(priced, report.file), *steps(report)]
     if not found:
         return []
     said = "Hypotheses from the verdicts, none of them tried here. Each comes with the commands that would test it."

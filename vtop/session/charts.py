@@ -17,6 +17,7 @@ from vtop.metrics.quantity import Quantity
 from vtop.recording import GAP_INTERVALS
 from vtop.session.frame.charts import Charts, LoggedEvent, Points
 from vtop.session.frame.frame import View
+from vtop.session.frame.vocabulary import LoggedKind
 from vtop.session.history.gpus import GpuHistory
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.tracks import HistogramTrack, Track
@@ -302,7 +303,7 @@ def _devices(history: GpuHistory, track: Track, now_s: float, edges: Sequence[fl
     return tuple(points)
 
 
-def _marks(event_log: Sequence[LoggedEvent], edges: Sequence[float]) -> tuple[tuple[int, str], ...]:
+def _marks(event_log: Sequence[LoggedEvent], edges: Sequence[float]) -> tuple[tuple[int, LoggedKind], ...]:
     return tuple(
         (bisect_left(edges, logged.at_s) - 1, logged.kind)
         for logged in event_log

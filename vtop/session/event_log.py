@@ -9,9 +9,10 @@ from typing import Any
 
 from vtop import units
 from vtop.session.frame.charts import LoggedEvent
+from vtop.session.frame.vocabulary import LoggedKind
 from vtop.session.kv.preemption_detector import PreemptionDetector, Step
 
-MARKED = ("restart", "outage", "mark")  # kinds that stand in the charts
+MARKED: tuple[LoggedKind, ...] = ("restart", "outage", "mark")  # kinds that stand in the charts
 
 
 @dataclass(frozen=True, slots=True, eq=False)

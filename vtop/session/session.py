@@ -30,6 +30,7 @@ from vtop.recording import (
     events_of,
 )
 from vtop.recording.events import DEFAULT_KIND
+from vtop.recording.vocabulary import LOAD_STATES, known
 from vtop.session import charts
 from vtop.session.bottleneck import incidents, queueing, status
 from vtop.session.bottleneck.evidence import pressures
@@ -44,10 +45,11 @@ from vtop.session.frame.requests import Preemption, Requests
 from vtop.session.frame.servers import EnginePart, ServerLoad, ServerPart, StartedWith
 from vtop.session.frame.values import Count
 from vtop.session.frame.verdict import Pressure
+from vtop.session.frame.vocabulary import LoggedKind
 from vtop.session.hardware import energy, roofline
 from vtop.session.history import busy, server_config
 from vtop.session.history.gpus import GpuHistory
-from vtop.session.history.server import ServerHistory
+from vtop.session.history.server import Change, ServerHistory
 from vtop.session.history.window import ScrapeRange, Window, window
 from vtop.session.kv import crowding, occupancy, pool, preemptions
 from vtop.session.kv.preemption_detector import PreemptionDetector
@@ -68,7 +70,7 @@ class Session:
         self.start = start
         self.end_s = 0.0  # of the latest line
         self.finished = False
-        self.servers = [ServerHistory(target, start.interval_s) for target in start.servers]
+        self.servers = [ServerHistory(target, start.interval_s, start.unix_s) for target in start.servers]
         self.gpus = GpuHistory(start.interval_s)
         self.load = LoadHistory()
         self._detectors = {server: PreemptionDetector(server, number) for number, server in enumerate(self.servers)}
@@ -125,18 +127,28 @@ class Session:
         who = self._who(scrape.server)
         broken = server.broken_since_s
         index = len(server.t)
-        restarted = server.apply_scrape(scrape)
+        alternated = server.alternates(scrape.at_s)
+        change = server.apply_scrape(scrape)
+        restarted = change is Change.RESTARTED
         if index == 0:
             self._log_event(scrape.t, scrape.at_s, "start", f"{who}first scrape: {units.bytes_(scrape.bytes)}")
         elif broken is not None:
             self._log_event(scrape.t, scrape.at_s, "back", f"{who}back after {units.seconds(scrape.at_s - broken)}")
         if restarted:
             self._log_event(scrape.t, scrape.at_s, "restart", f"{who}the server restarted: its counters began anew")
+        elif change is Change.ANOTHER:
+            said = "another process answers, which began earlier: nothing it did before is counted"
+            self._log_event(scrape.t, scrape.at_s, "note", who + said)
+        elif change is Change.ALTERNATES and not alternated:
+            said = "the address leads to several processes in turn: no rate is of one of them; give each its own --url"
+            self._log_event(scrape.t, scrape.at_s, "note", who + said)
         changed = index and server.health.scrape[-1] == index
         before, now = server.health.at(index - 1) if changed else scrape.health, scrape.health
         if before != now and now is not None and before is not None:
-            kind, word = ("back", "healthy again") if now == 200 else ("unhealthy", f"/health says {now or 'nothing'}")
-            self._log_event(scrape.t, scrape.at_s, kind, who + word)
+            if now == 200:
+                self._log_event(scrape.t, scrape.at_s, "back", f"{who}healthy again")
+            else:
+                self._log_event(scrape.t, scrape.at_s, "unhealthy", f"{who}/health says {now or 'nothing'}")
         if scrape.bad_lines and not (index and server.bad_lines.at(index - 1)):
             lines = "1 line" if scrape.bad_lines == 1 else f"{scrape.bad_lines} lines"
             self._log_event(
@@ -145,7 +157,7 @@ class Session:
         detector = self._detectors[server]
         for step in detector.take(index):
             self._log.preempted(scrape.t, detector, step, who)
-        if index and not restarted:
+        if index and change is None:
             self._note_vanished(server, scrape, index, who)
 
     def _note_vanished(self, server: ServerHistory, scrape: Scrape, index: int, who: str) -> None:
@@ -163,9 +175,18 @@ class Session:
 
     def _apply_identity(self, identity: Identity) -> None:
         server = self.servers[identity.server]
+        self._note_models(identity)
         before = next((one for one in reversed(server.identities) if one.flags is not None), None)
         server.apply_identity(identity)
         for said in server_config.changed(before, identity) if before is not None else ():
+            self._log_event(identity.t, identity.t, "flags", self._who(identity.server) + said)
+
+    def _note_models(self, identity: Identity) -> None:
+        """A server that serves something else than before."""
+        known = self.servers[identity.server].identities
+        before = next((one.models for one in reversed(known) if one.models), ())
+        if before and identity.models and before != identity.models:
+            said = f"it serves {', '.join(identity.models)}, and no longer {', '.join(before)}"
             self._log_event(identity.t, identity.t, "flags", self._who(identity.server) + said)
 
     def _apply_outage(self, outage: Outage) -> None:
@@ -178,18 +199,20 @@ class Session:
 
     def _apply_load(self, load: Load) -> None:
         self.load.apply_load(load)
-        match load.state:
+        match known(load.state, LOAD_STATES):
             case "begin":
                 text = f"load {load.spec}"
             case "steady":
                 text = "warm-up is over"
             case "change":
                 text = target_words(load)
-            case _:
+            case "other":
+                return
+            case "end":
                 text = ended_words(load, self.load.phases[load.phase].seen(load.t))
         self._log_event(load.t, load.t, "phase", text)
 
-    def _log_event(self, t: float, at_s: float, kind: str, text: str) -> None:
+    def _log_event(self, t: float, at_s: float, kind: LoggedKind, text: str) -> None:
         self._log.add(t, LoggedEvent(at_s, kind, text))
 
     def _who(self, server: int) -> str:
@@ -268,7 +291,7 @@ class Session:
         """When a server could not be read or its engine stood still, over the whole session."""
         return incidents.incidents(self.servers, self.end_s)
 
-    def marks(self, kind: str) -> tuple[LoggedEvent, ...]:
+    def marks(self, kind: LoggedKind) -> tuple[LoggedEvent, ...]:
         """All logged events of a kind that stand in the charts: restart, outage, mark."""
         return tuple(one for one in self._log.marks() if one.kind == kind)
 
@@ -285,7 +308,7 @@ class Session:
     def _analysed(self, frame: Frame, scrapes: Window, asked: Window, present: Window) -> Frame:
         one_load = self._one_load(scrapes, frame.now_s)
         again = recompute.recompute(scrapes, frame.now_s, self._detectors, self._fits)
-        return replace(
+        frame = replace(
             frame,
             staircase=preemptions.staircase(scrapes, self._detectors),
             recompute=again,
@@ -305,6 +328,8 @@ class Session:
             growth=load_scaling.growth(self._load_scaling, frame.ttft, one_load, frame.now_s),
             own_ttft=client_ttft.own_ttft(scrapes, self.servers, self.load.answered, frame.now_s),
         )
+        share = recompute.time_ratio(frame.wallclock)
+        return replace(frame, recompute=replace(again, time_ratio=share))
 
     def _pressures(self, scrapes: Window, frame: Frame, view: View) -> list[Pressure | None]:
         """Up to the latest scrape, and up to each of the few before it."""

@@ -49,8 +49,10 @@ def credentials(text: str) -> tuple[str, str] | None:
 
 def loopback(host: str) -> bool:
     """Whether a host, without brackets, is this machine talking to itself."""
-    if host == "localhost" or host.endswith(".localhost"):
+    if host == "localhost":
         return True
+    if host.endswith(".localhost"):
+        return _resolves_to_loopback(host)
     address = _literal(host)
     return address is not None and address.is_loopback
 
@@ -164,6 +166,15 @@ def _local(host: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def _resolves_to_loopback(host: str) -> bool:
+    """RFC 6761 says that a name under localhost is this machine; whether this machine's resolver agrees."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return all(ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback for *_, address in found)
 
 
 def _literal(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

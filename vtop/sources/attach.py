@@ -67,7 +67,8 @@ class Attachment:
             for index, (target, own) in enumerate(zip(targets, access, strict=True))
             if watch
         ]
-        self.recording = LiveRecording(start, self.clock, path)  # the last that may fail
+        secrets = sorted({word for one in access for word in one.recognisable}, key=len, reverse=True)
+        self.recording = LiveRecording(start, self.clock, path, secrets)  # the last that may fail
         self.host = HostSource(self._append, self.clock)
         self.gpus: GpuSource | None = None
         local = [target for target in targets if target.local]

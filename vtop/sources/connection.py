@@ -18,13 +18,15 @@ import httpx
 from vtop.access import Access, longest_first
 from vtop.errors import VtopError
 from vtop.recording.events import Target
+from vtop.recording.vocabulary import OutageReason
 from vtop.sources.proxy import Route
 
 REDIRECTS = 3
+OWN_HEADERS = {"accept-encoding": "identity", "user-agent": "vtop", "connection": "keep-alive"}
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     status: int
     phrase: str  # "Not Found"
     body: bytes
@@ -32,15 +34,15 @@ class Answer:
 
 
 class Failure(Exception):
-    """No usable answer. `reason` is a word of `Outage.reason`, `detail` is for people."""
+    """No usable answer. `detail` is for people."""
 
-    def __init__(self, reason: str, detail: str) -> None:
+    def __init__(self, reason: OutageReason, detail: str) -> None:
         super().__init__(reason, detail)
         self.reason = reason
         self.detail = detail
 
 
-class Connection:
+class ServerConnection:
     """Keeps one connection to a server alive; used by one thread, hung up by any. Raises VtopError for bad access."""
 
     def __init__(
@@ -62,17 +64,20 @@ class Connection:
         self._deadline_s = 0.0
         self._over = False
 
-    def get(self, path: str, *, timeout_s: float, limit_bytes: int) -> Answer:
+    def get(self, path: str, *, timeout_s: float, limit_bytes: int) -> HttpAnswer:
         """The answer to GET `path`, whatever its status. Raises Failure."""
         self._deadline_s = time.monotonic() + timeout_s
         request = self._requests.get(path) or self._request(httpx.URL(self._root + path))
+        known = True  # the server that the key is for
         try:
             for _ in range(REDIRECTS + 1):
                 answer, location = self._ask(request, timeout_s, limit_bytes)
                 if location is None:
                     self._requests[path] = request
                     return answer
-                request = self._request(self._followed(request.url, answer.status, location))
+                to = self._followed(request.url, answer.status, location)
+                known = known and _same_door(request.url, to)
+                request = self._request(to, known=known)
             raise Failure("status", f"more than {REDIRECTS} redirects, the last to {_bare(request.url)}")
         except Failure as failure:
             self._requests.pop(path, None)
@@ -98,7 +103,7 @@ class Connection:
     def close(self) -> None:
         self._transport.close()
 
-    def _ask(self, request: httpx.Request, timeout_s: float, limit_bytes: int) -> tuple[Answer, str | None]:
+    def _ask(self, request: httpx.Request, timeout_s: float, limit_bytes: int) -> tuple[HttpAnswer, str | None]:
         """The answer, and where it redirects to. A kept connection that the server had closed is tried anew once."""
         request.extensions = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), timeout_s)}
         request.extensions["trace"] = self._watch
@@ -134,16 +139,18 @@ class Connection:
         finally:
             response.close()
         retry_s = _retry_after_s(response.headers.get("retry-after"))
-        return Answer(response.status_code, response.reason_phrase, bytes(body), retry_s), location
+        return HttpAnswer(response.status_code, response.reason_phrase, bytes(body), retry_s), location
 
     def _sent(self, request: httpx.Request) -> httpx.Response:
         if self._over:
             raise Failure("reset", "vtop hung up")
         return self._transport.handle_request(request)
 
-    def _request(self, url: httpx.URL) -> httpx.Request:
+    def _request(self, url: httpx.URL, *, known: bool = True) -> httpx.Request:
+        """known: whether it goes to the server that was named, who may see the key and the headers given."""
         accept = "text/plain" if url.path.rstrip("/").endswith("/metrics") else "application/json"
-        return httpx.Request("GET", url, headers=[("accept", accept), *self._headers])
+        headers = self._headers if known else list(OWN_HEADERS.items())
+        return httpx.Request("GET", url, headers=[("accept", accept), *headers])
 
     def _followed(self, url: httpx.URL, status: int, location: str) -> httpx.URL:
         """Where a redirect leads, if it may be followed: the key must not leave for another host or go in clear."""
@@ -208,7 +215,7 @@ def _headers(access: Access) -> list[tuple[str, str]]:
             raise VtopError("--header: expected a header's name, a colon and its value, such as 'X-Tenant: blue'")
         if not _fits(value):
             raise VtopError(f"--header {name}: its value has characters that no HTTP header may have")
-    headers = {"accept-encoding": "identity", "user-agent": "vtop", "connection": "keep-alive"}
+    headers = dict(OWN_HEADERS)
     if access.authorization is not None:
         if not _fits(access.authorization):
             raise VtopError("the API key has characters that no HTTP header may have: expected one line of ASCII")
@@ -230,6 +237,13 @@ def _secrets(access: Access, route: Route) -> tuple[str, ...]:
 def _retry_after_s(said: str | None) -> float | None:
     """Of a Retry-After header; None where it names no number of seconds (a date would need the server's clock)."""
     return float(said) if said is not None and re.fullmatch(r"\s*\d{1,9}\s*", said, re.ASCII) else None
+
+
+def _same_door(url: httpx.URL, to: httpx.URL) -> bool:
+    """Whether both lead to the same server: another port of a host is another's, but for http that becomes https."""
+    ports = {"http": 80, "https": 443}
+    at, there = ((one.scheme, one.port or ports[one.scheme]) for one in (url, to))
+    return at == there or (at, there) == (("http", 80), ("https", 443))
 
 
 def _bare(url: httpx.URL) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from vtop.recording.events import GpuReading
+from vtop.recording.vocabulary import PowerKind
 
 UNPOPULATED_W: Final = 1.0  # what some drivers give under load for a reading they do not have
 
@@ -141,7 +142,7 @@ def read_device(nvml: Nvml, device: NvmlDevice, mark: bool | None) -> tuple[GpuR
     return reading, lost
 
 
-def power(nvml: Nvml, handle: Any) -> tuple[float | None, str | None]:
+def power(nvml: Nvml, handle: Any) -> tuple[float | None, PowerKind | None]:
     """Watts, and whether they are an average over 1 s or of the instant.
 
     The plain call gives the average from Ampere on (not GA100), the instant before; which one is known only where
@@ -154,7 +155,7 @@ def power(nvml: Nvml, handle: Any) -> tuple[float | None, str | None]:
     ] or (None, None)
     if average_w is not None:
         return average_w, "average"
-    kind = None if instant_w is None else "instant"
+    kind: PowerKind | None = None if instant_w is None else "instant"
     plain_mw = nvml.ask("nvmlDeviceGetPowerUsage", handle)
     if plain_mw is not None and plain_mw > UNPOPULATED_W * 1000:
         return plain_mw / 1000, kind

@@ -26,7 +26,7 @@ from vtop.recording.events import Event, Identity, Note, Outage, Scrape, Target
 from vtop.server_kinds import registry
 from vtop.server_kinds.kind import ServerKind
 from vtop.sources import command, proxy
-from vtop.sources.connection import Answer, Connection, Failure
+from vtop.sources.connection import Failure, HttpAnswer, ServerConnection
 from vtop.sources.health import Health
 from vtop.sources.shape import fits, shape_of
 
@@ -94,8 +94,8 @@ class ServerSource:
         self._writing = threading.RLock()
         self._wait = wait or self._stopped.wait
         self._route = proxy.choose(target, access.proxy)
-        self._connection = Connection(target, access, self._route, transport)
-        self._beside = Connection(target, access, self._route, transport)  # for a /health that hangs
+        self._connection = ServerConnection(target, access, self._route, transport)
+        self._beside = ServerConnection(target, access, self._route, transport)  # for a /health that hangs
         self._health = Health(
             partial(self._ask_health, self._connection),
             partial(self._ask_health, self._beside),
@@ -112,6 +112,7 @@ class ServerSource:
         self._stride = 1  # ticks from one page to the next
         self._slow = 0
         self._fast = 0
+        self._who: tuple[str | None, float | None] | None = None  # model and start of the process, by its scrapes
         self._full_labels: set[str] = set()  # with too many values, as noted
         self._too_large = 0  # answers in a row
         self._patient_why = ""  # as noted
@@ -194,7 +195,7 @@ class ServerSource:
             self._full_labels.add(label)
             self._note(f"/metrics: {label} has more than {MOST_VALUES} values; the rest is taken together as {OTHER}")
         self._pace(busy_s)
-        if self._down or not self._known or at_s >= self._ask_again_s or (scrape.full and self._another()):
+        if self._down or not self._known or at_s >= self._ask_again_s or (scrape.full and self._another(scrape)):
             self._identify()
         self._down = False
         return True
@@ -261,7 +262,7 @@ class ServerSource:
         elif not self._known:
             self._identify()  # /v1 may work where /metrics does not
 
-    def _ask_health(self, connection: Connection, timeout_s: float) -> int:
+    def _ask_health(self, connection: ServerConnection, timeout_s: float) -> int:
         path = self._kind.endpoints.health or "/health"
         return connection.get(path, timeout_s=timeout_s, limit_bytes=SMALL_LIMIT_BYTES).status
 
@@ -273,11 +274,14 @@ class ServerSource:
             self._patient_why = why
             self._note(f"/metrics is asked less often: {why}")
 
-    def _small(self, path: str) -> Answer:
+    def _small(self, path: str) -> HttpAnswer:
         return self._connection.get(path, timeout_s=self._small_timeout_s, limit_bytes=SMALL_LIMIT_BYTES)
 
-    def _another(self) -> bool:
+    def _another(self, scrape: Scrape) -> bool:
         """Whether another process answers: one that came back between two pages had no outage."""
+        who, self._who = self._who, (scrape.model, scrape.values.get("process_start_time_seconds"))
+        if who is not None and who != self._who:
+            return True
         return self._command is not None and not command.runs(self._command)
 
     def _identify(self) -> None:
@@ -332,7 +336,7 @@ class ServerSource:
             self._ask_again_s = self._clock() + ASK_AGAIN_S
         return None
 
-    def _refusal(self, path: str, answer: Answer) -> str:
+    def _refusal(self, path: str, answer: HttpAnswer) -> str:
         """A status other than 200, with what the server or vtop has to say about it."""
         if answer.status == 401:
             given = self._connection.shows_who_asks

@@ -136,8 +136,15 @@ class VtopApp(App[None]):
     def on_mount(self) -> None:
         self.catch_up()
         self.set_interval(TICK_S, self.catch_up)
+        self.app_resume_signal.subscribe(self, self._come_back)
         if self._live is not None:
             self._live.listen(self._hear)
+
+    def _come_back(self, _: object) -> None:
+        """After ctrl-z and fg: the terminal holds nothing of the screen any more."""
+        self.refresh(layout=True)
+        self.screen.refresh(layout=True, repaint=True)
+        self._board.refresh()
 
     def on_unmount(self) -> None:
         if self._live is not None:

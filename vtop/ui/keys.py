@@ -28,6 +28,7 @@ class Key:
 KEYS: Final = (
     Key("quit", "q", "q", "quit", "quit"),
     Key("interrupt", "ctrl+c", "ctrl+c", "quit", "quit, from anywhere", priority=True),
+    Key("suspend", "ctrl+z", "ctrl+z", "suspend_process", "to the shell; fg comes back", priority=True),
     Key("pause", "space", "space", "pause", "pause; go on"),
     Key("back", "left", "←", "scrub(-1)", "back by a thirtieth of the window"),
     Key("forward", "right", "→", "scrub(1)", "forward by a thirtieth of the window"),

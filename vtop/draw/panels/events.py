@@ -9,8 +9,9 @@ from vtop.draw.text import Line, blank, line
 from vtop.draw.theme import Look
 from vtop.session.frame.charts import LoggedEvent
 from vtop.session.frame.frame import Frame
+from vtop.session.frame.vocabulary import LoggedKind
 
-_EVENT_ROLES: Final = {
+EVENT_ROLES: Final[dict[LoggedKind, str]] = {
     "start": "dim",
     "restart": "warn",
     "flags": "warn",
@@ -22,7 +23,7 @@ _EVENT_ROLES: Final = {
     "note": "dim",
     "end": "dim",
 }
-_WORDS: Final = {"start": "attached ·"}
+_WORDS: Final[dict[LoggedKind, str]] = {"start": "attached ·"}
 
 
 def events(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
@@ -40,7 +41,7 @@ def events(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
 
 
 def _event(logged: LoggedEvent, width: int, look: Look) -> Line:
-    role = _EVENT_ROLES.get(logged.kind, "dim")
+    role = EVENT_ROLES.get(logged.kind, "dim")
     sign = look.glyphs.signs.get(logged.kind, look.glyphs.signs["note"])
     word = "" if logged.text.startswith(logged.kind[:7]) else f"{_WORDS.get(logged.kind, logged.kind)} "
     return line(

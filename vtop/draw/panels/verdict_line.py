@@ -8,9 +8,10 @@ from vtop.draw.text import Line, Phrase, blank, fitting, line, width_of, wrapped
 from vtop.draw.theme import Look
 from vtop.session.bottleneck.verdict import TITLES
 from vtop.session.frame.frame import Frame
+from vtop.session.frame.vocabulary import StatusKind, VerdictLimit
 
 # Kind of status -> sign, role. Red is for what needs a hand now.
-STATES: Final = {
+STATES: Final[dict[StatusKind, tuple[str, str]]] = {
     "waiting": ("waiting", "warn"),
     "down": ("down", "bad"),
     "unhealthy": ("unhealthy", "bad"),
@@ -21,7 +22,9 @@ STATES: Final = {
 }
 # Of a verdict: what needs a hand is warn, red what needs it now.
 _INDENT: Final = 2  # of the second line, as of the title behind its sign
-_VERDICTS: Final = {"none": "good", "idle": "dim", "waiting": "dim", "unknown": "dim", "stuck": "bad", "stale": "bad"}
+_VERDICTS: Final[dict[VerdictLimit, str]] = {
+    "none": "good", "idle": "dim", "waiting": "dim", "unknown": "dim", "stuck": "bad", "stale": "bad",
+}  # fmt: skip
 
 
 def status(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
@@ -51,5 +54,5 @@ def status(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     return lines + [blank(look, width)] * (height - 2)
 
 
-def verdict_role(limit: str) -> str:
+def verdict_role(limit: VerdictLimit) -> str:
     return _VERDICTS.get(limit, "warn")

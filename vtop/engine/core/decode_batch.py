@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vtop.engine.core.request import Request
+from vtop.engine.core.request import EngineRequest
 
 
 class DecodeBatch:
@@ -19,12 +19,12 @@ class DecodeBatch:
 
     def __init__(self, block_size: int) -> None:
         self._block_size = block_size
-        self._phases: list[dict[int, Request]] = [{} for _ in range(block_size)]
-        self._ends: dict[int, dict[int, Request]] = {}
+        self._phases: list[dict[int, EngineRequest]] = [{} for _ in range(block_size)]
+        self._ends: dict[int, dict[int, EngineRequest]] = {}
         self.size = 0
         self.context = 0  # tokens that the next step reads for all of them, each one's new token included
 
-    def enter(self, request: Request, step: int) -> None:
+    def enter(self, request: EngineRequest, step: int) -> None:
         """The request is to gain a token in `step` and in every step after it, until the last one it generates."""
         request.batch_step = step
         request.batch_end = step + request.output_tokens - request.planned - 1
@@ -33,7 +33,7 @@ class DecodeBatch:
         self.size += 1
         self.context += request.computed + 1
 
-    def needing_blocks(self, step: int) -> dict[int, Request]:
+    def needing_blocks(self, step: int) -> dict[int, EngineRequest]:
         """Those whose next token begins a block."""
         return self._phases[step % self._block_size]
 
@@ -41,12 +41,12 @@ class DecodeBatch:
         """A step was scheduled: every request in the lane is a token longer."""
         self.context += self.size
 
-    def ending(self, step: int) -> Iterable[Request]:
+    def ending(self, step: int) -> Iterable[EngineRequest]:
         """Those for whom `step` was the last."""
         ends = self._ends.get(step)
         return tuple(ends.values()) if ends else ()
 
-    def leave(self, request: Request, scheduled: int, updated: int, updated_s: float) -> None:
+    def leave(self, request: EngineRequest, scheduled: int, updated: int, updated_s: float) -> None:
         """Write down how far the request is: `scheduled` and `updated` are the last steps that were, at updated_s."""
         steps = scheduled - request.batch_step + 1
         done = updated - request.batch_step + 1
@@ -66,6 +66,6 @@ class DecodeBatch:
         request.blocks = -(-request.computed // self._block_size)
         request.batch_step = -1
 
-    def members(self) -> list[Request]:
+    def members(self) -> list[EngineRequest]:
         """All of them; a measure for a server that hands out tokens one by one."""
         return [request for phase in self._phases for request in phase.values()]

@@ -12,10 +12,11 @@ from collections import deque
 from typing import Final
 
 from vtop.engine.core.flags import Flags
-from vtop.engine.core.model_shape import ModelShape, Work
-from vtop.engine.core.request import Request
+from vtop.engine.core.host_drift import HostDrift
+from vtop.engine.core.model_shape import ModelShape, StepWork
+from vtop.engine.core.request import EngineRequest
 from vtop.engine.core.scheduler import Scheduler
-from vtop.engine.core.step import Outcome, Plan
+from vtop.engine.core.step import StepOutcome, StepPlan
 from vtop.engine.core.timing import Frontend, GpuSpeed, Timing
 
 PARSE, SUBMIT = range(2)
@@ -29,31 +30,40 @@ class Engine:
     """
 
     def __init__(
-        self, flags: Flags, timing: Timing, frontend: Frontend, shape: ModelShape, *, tell_batch: bool = False
+        self,
+        flags: Flags,
+        timing: Timing,
+        frontend: Frontend,
+        shape: ModelShape,
+        *,
+        tell_batch: bool = False,
+        drift: HostDrift | None = None,
     ) -> None:
+        """drift: of the host that the engine's thread runs on; None: always as fast."""
         self.flags = flags
         self.shape = shape
         self.frontend = frontend
         self.scheduler = Scheduler(flags, tell_batch=tell_batch)
         self.now_s = 0.0  # of the engine's thread
         self.gpu = GpuSpeed(timing, shape, flags)
+        self._drift = drift
         self._depth = 2 if flags.async_scheduling else 1
-        self._in_flight: deque[tuple[Plan, float]] = deque()  # a plan and when the GPU is done with it
+        self._in_flight: deque[tuple[StepPlan, float]] = deque()  # a plan and when the GPU is done with it
         self._gpu_free_s = 0.0
-        self._input: deque[tuple[float, Request]] = deque()  # when it is there
-        self._jobs: list[tuple[float, int, int, Request]] = []  # of the frontend: ready at, order, kind
+        self._input: deque[tuple[float, EngineRequest]] = deque()  # when it is there
+        self._jobs: list[tuple[float, int, int, EngineRequest]] = []  # of the frontend: ready at, order, kind
         self._order = 0
         self._frontend_free_s = 0.0
-        self._aborts: list[tuple[float, Request]] = []
+        self._aborts: list[tuple[float, EngineRequest]] = []
         self._may_plan = True  # False: the last plan was empty, and nothing has changed since
 
-    def submit(self, request: Request, at_s: float) -> None:
+    def submit(self, request: EngineRequest, at_s: float) -> None:
         """The client's request is there, at_s. Raises ValueError for one that could never finish."""
         self.scheduler.check(request)
         request.sent_s = at_s
         self._job(at_s, PARSE, request)
 
-    def abort(self, request: Request, at_s: float) -> None:
+    def abort(self, request: EngineRequest, at_s: float) -> None:
         """The client went away: the engine learns of it between two steps."""
         self._aborts.append((at_s, request))
 
@@ -69,7 +79,7 @@ class Engine:
             self._work(NEVER, until_input=True)
         return max(self.now_s, self._input[0][0]) if self._input else NEVER
 
-    def advance(self) -> Outcome | None:
+    def advance(self) -> StepOutcome | None:
         """Act once: plan and launch a step, or account for the oldest one in flight, whose outcome it returns."""
         at_s = self.next_s()
         if at_s == NEVER:
@@ -88,15 +98,18 @@ class Engine:
     def _plannable(self) -> bool:
         return self._may_plan and (self.scheduler.has_requests or bool(self._input))
 
-    def _launch(self, plan: Plan) -> None:
-        launched_s = self.now_s + self.gpu.launch_s(plan, self.now_s)
+    def _launch(self, plan: StepPlan) -> None:
+        launch_s = self.gpu.launch_s(plan, self.now_s)
+        if self._drift is not None:
+            launch_s *= self._drift(self.now_s)
+        launched_s = self.now_s + launch_s
         begin_s = max(self.now_s, self._gpu_free_s)
         took_s = self.gpu.step_s(plan, begin_s - self._gpu_free_s)
         self._gpu_free_s = max(launched_s, begin_s + took_s)
         self.now_s = launched_s
         self._in_flight.append((plan, self._gpu_free_s))
 
-    def _account(self, at_s: float) -> Outcome:
+    def _account(self, at_s: float) -> StepOutcome:
         plan, _ = self._in_flight.popleft()
         self.now_s = at_s
         self._take_aborts()
@@ -107,7 +120,7 @@ class Engine:
             self._hand_out(outcome)
         return outcome
 
-    def _hand_out(self, outcome: Outcome) -> None:
+    def _hand_out(self, outcome: StepOutcome) -> None:
         """The frontend takes up what a step brought, and stamps it, as soon as its loop comes to it."""
         frontend = self.frontend
         ready_s = outcome.at_s + frontend.hop_s
@@ -138,7 +151,7 @@ class Engine:
             for request in due:
                 self.scheduler.abort(request)
 
-    def _job(self, ready_s: float, kind: int, request: Request) -> None:
+    def _job(self, ready_s: float, kind: int, request: EngineRequest) -> None:
         self._order += 1
         heapq.heappush(self._jobs, (ready_s, self._order, kind, request))
 
@@ -156,6 +169,6 @@ class Engine:
                 self._frontend_free_s = begin_s + frontend.submit_s
                 self._input.append((self._frontend_free_s + frontend.hop_s, request))
 
-    def work(self, plan: Plan) -> Work:
+    def work(self, plan: StepPlan) -> StepWork:
         """What vLLM's FLOPs and bytes counters add for a step."""
         return self.shape.work(plan)

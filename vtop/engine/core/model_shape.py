@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from vtop.engine.core.step import Plan
+from vtop.engine.core.step import StepPlan
 
 _BYTES: Final = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class StepWork:
     """What vLLM's counters say that a step took."""
 
     flops: int
@@ -68,7 +68,7 @@ class ModelShape:
         q = self.heads * self.head_dim
         return self.hidden * (2 * q + 2 * self.kv_heads * self.head_dim) + 3 * self.hidden * self.intermediate
 
-    def work(self, plan: Plan) -> Work:
+    def work(self, plan: StepPlan) -> StepWork:
         """What vLLM adds to its counters for a step: attention as a full rectangle, not halved by causality."""
         tokens = plan.tokens
         rows = plan.decodes + len(plan.prefills)
@@ -94,7 +94,7 @@ class ModelShape:
             )
             + rows * self.vocabulary * a
         )
-        return Work(flops, read, write)
+        return StepWork(flops, read, write)
 
 
 def shape_of(numbers: Mapping[str, int | str] | None) -> ModelShape | None:

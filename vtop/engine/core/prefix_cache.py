@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
 
-from vtop.engine.core.request import Request
+from vtop.engine.core.request import EngineRequest
 
 
 class PrefixPool:
@@ -36,7 +36,7 @@ class PrefixPool:
         """What vLLM's kv_cache_usage_perc says: blocks that are only remembered count as free."""
         return 1.0 - len(self._free) / self.usable
 
-    def hit(self, request: Request) -> Sequence[int]:
+    def hit(self, request: EngineRequest) -> Sequence[int]:
         """The longest run of known blocks from the request's beginning; its last token is always computed anew."""
         found = []
         for index in range((request.tokens - 1) // self.block_size):
@@ -50,7 +50,7 @@ class PrefixPool:
         """How many free blocks it takes; a block of the hit that nobody holds is a free one, too."""
         return blocks - len(hit) + sum(not self._holders[block] for block in hit)
 
-    def adopt(self, request: Request, hit: Sequence[int]) -> None:
+    def adopt(self, request: EngineRequest, hit: Sequence[int]) -> None:
         """The request holds the blocks of its hit."""
         for block in hit:
             if not self._holders[block]:
@@ -60,19 +60,19 @@ class PrefixPool:
         self._committed[request.id] = len(hit)
         request.blocks = len(hit)
 
-    def grow(self, request: Request, blocks: int) -> None:
+    def grow(self, request: EngineRequest, blocks: int) -> None:
         """The request holds so many blocks from now on. The caller has seen that there is room."""
         held = self._held.setdefault(request.id, [])
         while len(held) < blocks:
             held.append(self._take())
         request.blocks = len(held)
 
-    def grow_each(self, requests: Iterable[Request], count: int) -> None:
+    def grow_each(self, requests: Iterable[EngineRequest], count: int) -> None:
         """Each request of the lane takes one more block."""
         for request in requests:
             self._held[request.id].append(self._take())
 
-    def commit(self, request: Request, tokens: int) -> None:
+    def commit(self, request: EngineRequest, tokens: int) -> None:
         """The first tokens of a request are final: their full blocks can be found by others."""
         held = self._held[request.id]
         full = min(tokens // self.block_size, len(held))
@@ -83,7 +83,7 @@ class PrefixPool:
                 self._key_of[block] = key
         self._committed[request.id] = max(full, self._committed.get(request.id, 0))
 
-    def release(self, request: Request) -> None:
+    def release(self, request: EngineRequest) -> None:
         """The request holds nothing any more; what its blocks hold stays known until they are handed out."""
         for block in reversed(self._held.pop(request.id, ())):
             self._holders[block] -= 1
@@ -103,7 +103,7 @@ class PrefixPool:
         self._holders[block] = 1
         return block
 
-    def _key(self, request: Request, index: int) -> Hashable:
+    def _key(self, request: EngineRequest, index: int) -> Hashable:
         """A part of the prompt, which others may share; or, with tokens of an answer in it, the request's own."""
         keys = request.prefix_keys
         shared = index < len(keys) and (index + 1) * self.block_size <= request.prompt_tokens

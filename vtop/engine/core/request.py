@@ -7,7 +7,7 @@ from collections.abc import Hashable
 WAITING, RUNNING, PREEMPTED, FINISHED = range(4)
 
 
-class Request:
+class EngineRequest:
     """One prompt and its answer. All times are seconds of the engine's virtual clock; None: not yet.
 
     The scheduler alone writes to it. While a request is in the scheduler's lane (see `lane.py`) its progress is

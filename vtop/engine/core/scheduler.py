@@ -13,8 +13,8 @@ from vtop.engine.core.block_pool import NO_HIT, BlockPool
 from vtop.engine.core.decode_batch import DecodeBatch
 from vtop.engine.core.flags import Flags
 from vtop.engine.core.prefix_cache import PrefixPool
-from vtop.engine.core.request import FINISHED, PREEMPTED, RUNNING, WAITING, Request
-from vtop.engine.core.step import Outcome, Plan
+from vtop.engine.core.request import FINISHED, PREEMPTED, RUNNING, WAITING, EngineRequest
+from vtop.engine.core.step import StepOutcome, StepPlan
 from vtop.engine.core.waiting_queue import ByPriority, Fcfs, WaitingQueue
 
 NEVER: Final = -1
@@ -36,22 +36,22 @@ class Scheduler:
             flags.usable_blocks, flags.block_size
         )
         self.waiting: WaitingQueue = Fcfs() if flags.policy == "fcfs" else ByPriority()
-        self.running: list[Request] = []
+        self.running: list[EngineRequest] = []
         self.batch = DecodeBatch(flags.block_size)
         self.preemptions = 0
         self.executed_tokens = 0  # recomputed ones included
         self.prefix_queries = 0  # prompt tokens looked up in the prefix cache by requests admitted for the first time
         self.prefix_hits = 0
         self.steps = 0  # planned, without empty ones
-        self._rest: dict[int, Request] = {}  # running requests outside the lane, in the order of admission
-        self._in_flight: list[Plan] = []
+        self._rest: dict[int, EngineRequest] = {}  # running requests outside the lane, in the order of admission
+        self._in_flight: list[StepPlan] = []
         self._updated = NEVER  # the last step accounted for, and when
         self._updated_s = 0.0
         self._tell_batch = tell_batch
         self._use_batch = use_batch
         self._watermark_blocks = int(flags.watermark * flags.num_gpu_blocks)
 
-    def check(self, request: Request) -> None:
+    def check(self, request: EngineRequest) -> None:
         """Set what bounds the request. Raises ValueError for one that could never finish."""
         request.limit = min(request.max_tokens, self.flags.max_model_len - request.prompt_tokens)
         if request.prompt_tokens < 1 or request.output_tokens < 1 or request.limit < 1:
@@ -60,14 +60,14 @@ class Scheduler:
         if request.prompt_tokens + request.output_tokens - 1 > self.flags.most_tokens():
             raise ValueError(f"{request!r} is longer than the KV pool")
 
-    def add(self, request: Request, now_s: float) -> None:
+    def add(self, request: EngineRequest, now_s: float) -> None:
         """A request came out of the input queue. Raises ValueError for one that could never finish."""
         self.check(request)
         request.queued_s = now_s
         request.state = WAITING
         self.waiting.add(request)
 
-    def abort(self, request: Request) -> None:
+    def abort(self, request: EngineRequest) -> None:
         """The client is gone: the request is taken out wherever it is; a step in flight brings it nothing."""
         if request.queued_s is None:
             pass  # it is on its way here still; whoever brings it sees that it is finished
@@ -86,9 +86,9 @@ class Scheduler:
     def has_requests(self) -> bool:
         return bool(self.running or len(self.waiting))
 
-    def schedule(self, now_s: float) -> Plan | None:
+    def schedule(self, now_s: float) -> StepPlan | None:
         """The next step, or None when there is nothing to compute."""
-        plan = Plan(self.steps, now_s)
+        plan = StepPlan(self.steps, now_s)
         if self._use_batch:
             self._fill_batch(plan.step)
         budget = self._schedule_together(plan) if self._use_batch else None
@@ -110,11 +110,11 @@ class Scheduler:
             plan.batch_members = tuple(self.batch.members())
         return plan
 
-    def update(self, plan: Plan, now_s: float) -> Outcome:
+    def update(self, plan: StepPlan, now_s: float) -> StepOutcome:
         """The step is over: who got a token, who is finished. Plans come back in the order they were made."""
         assert self._in_flight[0] is plan
         del self._in_flight[0]
-        outcome = Outcome(plan.step, now_s, tokens=plan.batch)
+        outcome = StepOutcome(plan.step, now_s, tokens=plan.batch)
         if plan.batch:
             outcome.gaps.append((now_s - self._updated_s, plan.batch))
             outcome.batch_members = plan.batch_members
@@ -128,7 +128,7 @@ class Scheduler:
         self._updated_s = now_s
         return outcome
 
-    def _deliver(self, request: Request, outcome: Outcome) -> None:
+    def _deliver(self, request: EngineRequest, outcome: StepOutcome) -> None:
         now_s = outcome.at_s
         request.generated += 1
         outcome.tokens += 1
@@ -165,7 +165,7 @@ class Scheduler:
             del self._rest[request.id]
             self.batch.enter(request, step)
 
-    def _leave_batch(self, request: Request) -> None:
+    def _leave_batch(self, request: EngineRequest) -> None:
         """Follow the request on its own again; what steps in flight bring it, they bring it by name."""
         if request.batch_step < 0:
             return
@@ -181,13 +181,13 @@ class Scheduler:
         self._rest[request.id] = request
         self.pool.commit(request, min(request.computed, request.tokens))
 
-    def _schedule_together(self, plan: Plan) -> int | None:
+    def _schedule_together(self, plan: StepPlan) -> int | None:
         """Plan the running requests when there is room for all of them; the tokens left, or None when there is not."""
         flags, batch, pool = self.flags, self.batch, self.pool
         budget = flags.max_num_batched_tokens - batch.size
         needing = batch.needing_blocks(plan.step)
         free = pool.free - len(needing)
-        wants: list[tuple[Request, int, int]] = []
+        wants: list[tuple[EngineRequest, int, int]] = []
         for request in self._rest.values():
             tokens = self._wanted(request)
             if tokens:
@@ -209,7 +209,7 @@ class Scheduler:
             self._compute(plan, request, tokens)
         return budget
 
-    def _wanted(self, request: Request) -> int:
+    def _wanted(self, request: EngineRequest) -> int:
         """Tokens that a running request would compute, were there room for any number."""
         if request.planned >= request.limit:
             return 0  # its last token is in flight
@@ -219,12 +219,12 @@ class Scheduler:
             tokens = most
         return min(tokens, self.flags.max_model_len - request.computed - 1)
 
-    def _schedule_one_by_one(self, plan: Plan) -> int:
+    def _schedule_one_by_one(self, plan: StepPlan) -> int:
         """Plan the running requests in order, as far as tokens and blocks go; the tokens left."""
         budget = self.flags.max_num_batched_tokens
         block_size = self.flags.block_size
         index = 0
-        planned: dict[int, tuple[Request, int]] = {}
+        planned: dict[int, tuple[EngineRequest, int]] = {}
         while index < len(self.running) and budget > 0:
             request = self.running[index]
             tokens = min(self._wanted(request), budget)
@@ -254,12 +254,12 @@ class Scheduler:
             self._compute(plan, request, tokens)
         return budget
 
-    def _victim(self) -> Request:
+    def _victim(self) -> EngineRequest:
         if self.flags.policy == "fcfs":
             return self.running[-1]
         return max(self.running, key=lambda request: (request.priority, request.arrival_s))
 
-    def _preempt(self, request: Request) -> None:
+    def _preempt(self, request: EngineRequest) -> None:
         self.pool.release(request)
         del self._rest[request.id]
         request.state = PREEMPTED
@@ -271,7 +271,7 @@ class Scheduler:
         self.preemptions += 1
         self.waiting.put_back(request)
 
-    def _admit(self, plan: Plan, budget: int) -> None:
+    def _admit(self, plan: StepPlan, budget: int) -> None:
         """Waiting requests, in order, while there are tokens, places and blocks."""
         flags, pool, waiting = self.flags, self.pool, self.waiting
         block_size = flags.block_size
@@ -306,7 +306,7 @@ class Scheduler:
             self._compute(plan, request, tokens, admitted=True)
             budget -= tokens
 
-    def _compute(self, plan: Plan, request: Request, tokens: int, *, admitted: bool = False) -> None:
+    def _compute(self, plan: StepPlan, request: EngineRequest, tokens: int, *, admitted: bool = False) -> None:
         """The request computes so many tokens in this step; the last known one brings the next."""
         request.computed += tokens
         plan.tokens += tokens

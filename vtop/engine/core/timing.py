@@ -17,7 +17,7 @@ from typing import Final
 
 from vtop.engine.core.flags import Flags
 from vtop.engine.core.model_shape import ModelShape
-from vtop.engine.core.step import Plan
+from vtop.engine.core.step import StepPlan
 
 GRAPH_TOKENS: Final = 512  # most tokens of a captured step, whatever the flags
 WARM_S: Final = 3.0  # for so long a launch without a graph makes the next ones quicker
@@ -99,7 +99,7 @@ class GpuSpeed:
         self._eager = 0.0  # launches without a graph, those of the last few seconds
         self._eager_s = 0.0  # and when the last one was
 
-    def launch_s(self, plan: Plan, now_s: float) -> float:
+    def launch_s(self, plan: StepPlan, now_s: float) -> float:
         """The engine's thread is busy so long starting the step."""
         timing = self.timing
         rows_s = timing.plan_row_s * (plan.decodes + len(plan.prefills))
@@ -111,7 +111,7 @@ class GpuSpeed:
         whole = not plan.prefills and plan.tokens <= self._decode_tokens
         return rows_s + (timing.launch_graph_s if whole else timing.launch_pieces_s)
 
-    def step_s(self, plan: Plan, idle_s: float) -> float:
+    def step_s(self, plan: StepPlan, idle_s: float) -> float:
         """The GPU is busy so long with the step, after so long of doing nothing."""
         timing = self.timing
         heat = self._heat

@@ -17,7 +17,7 @@ from vtop.engine.fit.least_squares import Vector, least_squares
 from vtop.engine.fit.profile import Profile
 from vtop.engine.runs.runs import Run
 
-# how far a host and a GPU may well be from the profile's, as factors: what was seen of five H200 servers
+# how far a host and a GPU may well be from the profile's, as factors: what was seen of eight H200 servers
 LAUNCH_FACTOR, GPU_FACTOR = 1.3, 1.015
 STARTS = (1.0, 0.75, 1.4)  # of launches, where those of an open loop are looked for: its queue has no bound
 ROUNDS = 4

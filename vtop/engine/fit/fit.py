@@ -18,7 +18,7 @@ from vtop.engine.core.engine import Engine
 from vtop.engine.core.model_shape import QWEN_7B, ModelShape
 from vtop.engine.core.timing import Frontend, Timing
 from vtop.engine.fit.least_squares import Vector, least_squares
-from vtop.engine.runs.replay import Load, Replayed, measures, replay
+from vtop.engine.runs.replay import Replayed, ReplayLoad, measures, replay
 from vtop.engine.runs.runs import Run
 
 
@@ -70,7 +70,7 @@ TRIES, UNSTEADY = 3, 8  # from so many in flight on, who meets whom in a step is
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class FittedRun:
     """A run and its simulation."""
 
     run: Run
@@ -84,11 +84,11 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class FitResult:
     timing: Timing
     frontend: Frontend
     shape: ModelShape
-    compared: tuple[Compared, ...]
+    compared: tuple[FittedRun, ...]
     spread: dict[str, float]  # factor by which each coefficient may be off, as far as the runs tell
 
 
@@ -98,7 +98,7 @@ def fit(
     shape: ModelShape | None = None,
     expected: Mapping[str, float] | None = None,
     rounds: int = ROUNDS,
-) -> Fit:
+) -> FitResult:
     """The coefficients that make the simulated runs most like the recorded ones.
 
     expected: where coefficients of another GPU than a data centre's are to be looked for; without it, a GPU so many
@@ -118,7 +118,7 @@ def fit(
     timing, frontend = _coefficients(table, at)
     covariance = np.linalg.inv(jacobian.T @ jacobian)
     spread = {c.name: float(math.exp(math.sqrt(v))) for c, v in zip(COEFFICIENTS, np.diag(covariance), strict=True)}
-    return Fit(timing, frontend, known, compare(runs, timing, frontend, known), spread)
+    return FitResult(timing, frontend, known, compare(runs, timing, frontend, known), spread)
 
 
 def _table(expected: Mapping[str, float]) -> tuple[Coefficient, ...]:
@@ -140,17 +140,17 @@ def _slower(runs: Sequence[Run], shape: ModelShape) -> tuple[Coefficient, ...]:
 
 def _ratios(run: Run, timing: Timing, frontend: Frontend, shape: ModelShape) -> Vector:
     """How many times too slow prefill and decode of a run are simulated."""
-    found = measures(replay(_shortened(run.load), Engine(run.flags, timing, frontend, shape)).requests)
+    found = measures(replay(shortened(run.load), Engine(run.flags, timing, frontend, shape)).requests)
     names = ("prefill_s", "decode_s")
     return np.array([(found[name] + FLOOR_S) / (getattr(run.observed, name) + FLOOR_S) for name in names])
 
 
-def compare(runs: Sequence[Run], timing: Timing, frontend: Frontend, shape: ModelShape) -> tuple[Compared, ...]:
+def compare(runs: Sequence[Run], timing: Timing, frontend: Frontend, shape: ModelShape) -> tuple[FittedRun, ...]:
     """The runs as they were against what the engine makes of them."""
     compared = []
     for run in runs:
         simulated = replay(run.load, Engine(run.flags, timing, frontend, shape))
-        compared.append(Compared(run, simulated, measures(simulated.requests[: run.observed.requests])))
+        compared.append(FittedRun(run, simulated, measures(simulated.requests[: run.observed.requests])))
     return tuple(compared)
 
 
@@ -164,7 +164,7 @@ def _coefficients(table: Sequence[Coefficient], at: Vector) -> tuple[Timing, Fro
     return Timing(**timing), Frontend(**frontend)
 
 
-def _shortened(load: Load) -> Load:
+def shortened(load: ReplayLoad) -> ReplayLoad:
     """Of a long steady run only as much as says what it is like: one with so few in flight that how they all began at
     once is nothing to the mean."""
     if load.concurrency is None or load.concurrency >= UNSTEADY or not load.uniform:
@@ -175,7 +175,7 @@ def _shortened(load: Load) -> Load:
 def misses(run: Run, timing: Timing, frontend: Frontend, shape: ModelShape) -> Vector:
     """How far a run's simulation is off, by measure, in units of what it may well be: the mean of several, since whose
     answer comes first is chance."""
-    load = _shortened(run.load)
+    load = shortened(run.load)
     steady = load.concurrency is not None and not UNSTEADY <= load.concurrency <= len(load.asks) / 4
     tries = 1 if steady else TRIES
     tried = []

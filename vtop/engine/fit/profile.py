@@ -16,7 +16,7 @@ from vtop.engine.core.timing import Frontend, Timing
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:  # it brings numpy and the session, which a server has no use for
-    from vtop.engine.fit.fit import Compared, Fit
+    from vtop.engine.fit.fit import FitResult, FittedRun
 
 FOLDER = Path(__file__).resolve().parents[1] / "profiles"
 MEASURES = ("e2e_s", "ttft_s", "prefill_s", "decode_s")
@@ -67,7 +67,9 @@ class Profile:
         return max((abs(residual.e2e) for residual in self.residuals), default=0.0)
 
 
-def of_fit(fit: Fit, name: str, origin: str, *, gpu: str | None = None, held_out: Sequence[Compared] = ()) -> Profile:
+def of_fit(
+    fit: FitResult, name: str, origin: str, *, gpu: str | None = None, held_out: Sequence[FittedRun] = ()
+) -> Profile:
     """The profile of a fit. The GPU is that of the recordings where they agree on one.
 
     held_out: runs that it was not fitted on, and what it makes of them; it holds where those were, too.
@@ -92,12 +94,12 @@ def of_fit(fit: Fit, name: str, origin: str, *, gpu: str | None = None, held_out
     )
 
 
-def _residual(one: Compared) -> Residual:
+def _residual(one: FittedRun) -> Residual:
     e2e, ttft, prefill, decode = (round(one.error(name), 4) for name in MEASURES)
     return Residual(one.run.name, e2e, ttft, prefill, decode, one.run.recording)
 
 
-def _holds(compared: Sequence[Compared]) -> dict[str, tuple[float, float]]:
+def _holds(compared: Sequence[FittedRun]) -> dict[str, tuple[float, float]]:
     ranges: dict[str, list[float]] = {}
     for one in compared:
         for request in one.simulated.requests:

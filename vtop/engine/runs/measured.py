@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from math import ceil, nan
 from statistics import fmean
 from typing import Final
 
 from vtop.engine.core.engine import Engine
-from vtop.engine.core.request import Request
-from vtop.engine.core.step import Outcome
+from vtop.engine.core.request import EngineRequest
+from vtop.engine.core.step import StepOutcome
 from vtop.engine.runs.replay import Replayed, measures
 from vtop.samples import nearest_rank, samples_needed
 from vtop.session.load.request_latency import RequestLatency
@@ -22,7 +23,7 @@ Bounds = Mapping[str, float]  # what a request must keep to be a good one: ttft,
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class RunNumbers:
     """None: not known. Times in seconds; those without a percentile are means over the requests, as a server's
     histograms have them. Rates are over all of the load, ramp and drain included. Levels are means over the time from
     the first request sent to the last answer."""
@@ -50,8 +51,8 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
-    """A field of `Measured`. unit: per_s, s, ratio, count. residual: whose error a profile states for its like."""
+class MeasuredNumber:
+    """A field of `RunNumbers`. unit: per_s, s, ratio, count. residual: whose error a profile states for its like."""
 
     name: str
     label: str
@@ -62,40 +63,46 @@ class Number:
 
 
 NUMBERS: Final = (
-    Number("output_per_s", "output tokens/s, whole load", "per_s", "higher", "e2e"),
-    Number("requests_per_s", "requests/s, whole load", "per_s", "higher", "e2e"),
-    Number("good_per_s", "requests/s within SLO", "per_s", "higher"),
-    Number("good_ratio", "within SLO", "ratio", "higher"),
-    Number("ttft_s", "TTFT mean", "s", "lower", "ttft"),
-    Number("ttft_p50_s", "TTFT p50", "s", "lower", "ttft"),
-    Number("ttft_p90_s", "TTFT p90", "s", "lower", "ttft"),
-    Number("ttft_p99_s", "TTFT p99", "s", "lower", "ttft"),
-    Number("queue_s", "queue, mean", "s", "lower", "ttft"),
-    Number("prefill_s", "prefill, mean", "s", "lower", "prefill"),
-    Number("frontend_s", "frontend, mean", "s", "lower"),
-    Number("tpot_s", "TPOT mean", "s", "lower", "decode"),
-    Number("tpot_p99_s", "TPOT p99", "s", "lower", "decode"),
-    Number("e2e_s", "e2e mean", "s", "lower", "e2e"),
-    Number("e2e_p99_s", "e2e p99", "s", "lower", "e2e"),
-    Number("running", "running, mean", "count"),
-    Number("waiting", "waiting, mean", "count", "lower"),
-    Number("kv_ratio", "KV use, mean", "ratio"),
-    Number("preemptions", "preemptions", "count", "lower", counted=True),
-    Number("recomputed_ratio", "recomputed tokens", "ratio", "lower"),
+    MeasuredNumber("output_per_s", "output tokens/s, whole load", "per_s", "higher", "e2e"),
+    MeasuredNumber("requests_per_s", "requests/s, whole load", "per_s", "higher", "e2e"),
+    MeasuredNumber("good_per_s", "requests/s within SLO", "per_s", "higher"),
+    MeasuredNumber("good_ratio", "within SLO", "ratio", "higher"),
+    MeasuredNumber("ttft_s", "TTFT mean", "s", "lower", "ttft"),
+    MeasuredNumber("ttft_p50_s", "TTFT p50", "s", "lower", "ttft"),
+    MeasuredNumber("ttft_p90_s", "TTFT p90", "s", "lower", "ttft"),
+    MeasuredNumber("ttft_p99_s", "TTFT p99", "s", "lower", "ttft"),
+    MeasuredNumber("queue_s", "queue, mean", "s", "lower", "ttft"),
+    MeasuredNumber("prefill_s", "prefill, mean", "s", "lower", "prefill"),
+    MeasuredNumber("frontend_s", "frontend, mean", "s", "lower"),
+    MeasuredNumber("tpot_s", "TPOT mean", "s", "lower", "decode"),
+    MeasuredNumber("tpot_p99_s", "TPOT p99", "s", "lower", "decode"),
+    MeasuredNumber("e2e_s", "e2e mean", "s", "lower", "e2e"),
+    MeasuredNumber("e2e_p99_s", "e2e p99", "s", "lower", "e2e"),
+    MeasuredNumber("running", "running, mean", "count"),
+    MeasuredNumber("waiting", "waiting, mean", "count", "lower"),
+    MeasuredNumber("kv_ratio", "KV use, mean", "ratio"),
+    MeasuredNumber("preemptions", "preemptions", "count", "lower", counted=True),
+    MeasuredNumber("recomputed_ratio", "recomputed tokens", "ratio", "lower"),
 )
 
 
 class Levels:
-    """Watches a replay: how many ran and waited and how full the pool was, over time."""
+    """Watches a replay: how many ran and waited and how full the pool was, over time.
 
-    def __init__(self, engine: Engine) -> None:
+    scraped_s: when the first scrape falls and how far apart they are: the means are over them, as on record. None: over
+    all of the time.
+    """
+
+    def __init__(self, engine: Engine, scraped_s: tuple[float, float] | None = None) -> None:
         self._engine = engine
         self._at_s = 0.0
         self._sums = [0.0, 0.0, 0.0]
         self._now = (0, 0, 0.0)
+        self._scraped_s = scraped_s
+        self._scrapes = 0
         self.most_running = 0
 
-    def __call__(self, outcome: Outcome) -> None:
+    def __call__(self, outcome: StepOutcome) -> None:
         """After a step, as vLLM sets its gauges; they hold until the next."""
         self._hold(outcome.at_s)
         scheduler = self._engine.scheduler
@@ -104,18 +111,27 @@ class Levels:
         self.most_running = max(self.most_running, running)
 
     def _hold(self, until_s: float) -> None:
-        took_s, sums, now = until_s - self._at_s, self._sums, self._now
-        sums[0] += took_s * now[0]
-        sums[1] += took_s * now[1]
-        sums[2] += took_s * now[2]
+        sums, now = self._sums, self._now
+        if self._scraped_s is None:
+            times = until_s - self._at_s
+        else:
+            first_s, apart_s = self._scraped_s
+            passed = max(0, ceil((until_s - first_s) / apart_s))
+            times = float(passed - self._scrapes)
+            self._scrapes = passed
+        sums[0] += times * now[0]
+        sums[1] += times * now[1]
+        sums[2] += times * now[2]
         self._at_s = until_s
 
     def means(self, span_s: float) -> tuple[float, float, float]:
-        running, waiting, kv_ratio = (total / span_s for total in self._sums)
+        """Over so many seconds. Of fewer than one scrape nothing is known: NaN."""
+        over = span_s if self._scraped_s is None else float(self._scrapes)
+        running, waiting, kv_ratio = (total / over if over else nan for total in self._sums)
         return running, waiting, kv_ratio
 
 
-def latency_of(request: Request) -> RequestLatency:
+def latency_of(request: EngineRequest) -> RequestLatency:
     """Of a simulated request, finished; its client sends it when it is due."""
     assert request.sent_s is not None
     assert request.first_seen_s is not None
@@ -128,7 +144,7 @@ def latency_of(request: Request) -> RequestLatency:
     )
 
 
-def simulated(replayed: Replayed, levels: Levels, bounds: Bounds | None, counted: int | None = None) -> Measured:
+def simulated(replayed: Replayed, levels: Levels, bounds: Bounds | None, counted: int | None = None) -> RunNumbers:
     """What a replay amounted to. It had at least one request that was not refused.
 
     counted: how many of the first to finish the server's own means are over; None: all.
@@ -137,7 +153,7 @@ def simulated(replayed: Replayed, levels: Levels, bounds: Bounds | None, counted
     means = measures(requests[:counted])
     running, waiting, kv_ratio = levels.means(replayed.span_s)
     needed = sum(r.prompt_tokens - r.cached_tokens + r.generated - 1 for r in requests)
-    return Measured(
+    return RunNumbers(
         output_per_s=replayed.output_tokens_per_s,
         requests_per_s=len(requests) / replayed.span_s,
         ttft_s=means["ttft_s"],
@@ -145,19 +161,23 @@ def simulated(replayed: Replayed, levels: Levels, bounds: Bounds | None, counted
         prefill_s=means["prefill_s"],
         frontend_s=means["frontend_s"],
         e2e_s=means["e2e_s"],
-        running=running,
-        waiting=waiting,
-        kv_ratio=kv_ratio,
+        running=_known(running),
+        waiting=_known(waiting),
+        kv_ratio=_known(kv_ratio),
         preemptions=float(replayed.preemptions),
         recomputed_ratio=replayed.recomputed_tokens / needed,
         **of_requests([latency_of(request) for request in requests], replayed.span_s, bounds),
     )
 
 
+def _known(value: float) -> float | None:
+    return value if value == value else None
+
+
 def of_requests(
     requests: Sequence[RequestLatency], span_s: float | None, bounds: Bounds | None
 ) -> dict[str, float | None]:
-    """What only the clients of a run know, as fields of `Measured`."""
+    """What only the clients of a run know, as fields of `RunNumbers`."""
     if not requests:
         return {}
     ttft = sorted(one.ttft_s for one in requests if one.ttft_s is not None)
@@ -185,12 +205,12 @@ def quantile(ordered: Sequence[float], q: float) -> float | None:
     return ordered[nearest_rank(q, len(ordered)) - 1]
 
 
-def mean_of(several: Iterable[Measured]) -> Measured:
+def mean_of(several: Iterable[RunNumbers]) -> RunNumbers:
     """Of simulations that differ by chance alone: field by field; None where one does not know."""
     tries = tuple(several)
     found: dict[str, float | None] = {}
-    for one in fields(Measured):
+    for one in fields(RunNumbers):
         values = [getattr(measured, one.name) for measured in tries]
         known = [value for value in values if value is not None]
         found[one.name] = fmean(known) if len(known) == len(values) else None
-    return Measured(**found)
+    return RunNumbers(**found)

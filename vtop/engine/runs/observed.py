@@ -27,7 +27,7 @@ PARTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObservedTimes:
     """Means over the finished requests of a run, in seconds, from the server's histograms."""
 
     requests: int  # fewer than the load sent where the recording's last scrape came before they had finished
@@ -60,7 +60,7 @@ def observed(
     *,
     answers: Sequence[RequestLatency] = (),
     foreign: Sequence[Request] = (),
-) -> Observed | None:
+) -> ObservedTimes | None:
     """Of the requests that finished in the window, and the scrapes between two instants; None where none finished.
 
     foreign: requests of vtop's own that finished in the window and are none of the run; what the server says of them in
@@ -73,13 +73,13 @@ def observed(
     parts = parts_of(*((known[name], 1.0) for name in ("e2e_s", "queue_s", "prefill_s", "inference_s")))
     busy = between(session.servers, *busy_s, session.end_s)
     running, waiting, kv_ratio = (
-        _level(busy, quantity) for quantity in (Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED)
+        _level(busy, quantity, busy_s[1]) for quantity in (Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED)
     )
     preemptions = window.delta(Quantity.PREEMPTIONS)
     last_s = window.ranges[0].server.at_s[window.ranges[0].last]
     frame = session.frame(last_s, View(window_s=last_s - busy_s[0]))
     most, max_num_seqs = _max_num_seqs(busy)
-    return Observed(
+    return ObservedTimes(
         requests=requests,
         queue_s=known["queue_s"],
         prefill_s=known["prefill_s"],
@@ -121,8 +121,10 @@ def _mean(window: Window, quantity: Quantity, without: Sequence[float]) -> float
     return (total - sum(without)) / max(1.0, count - len(without))
 
 
-def _level(window: Window, quantity: Quantity) -> float | None:
-    known = [value for value in window.each_together(quantity) if value == value]
+def _level(window: Window, quantity: Quantity, until_s: float) -> float | None:
+    """Mean over the scrapes up to an instant: the window ends with one after it."""
+    scrapes = zip(window.instants, window.each_together(quantity), strict=True)
+    known = [value for at_s, value in scrapes if value == value and at_s <= until_s]
     return fmean(known) if known else None
 
 

@@ -11,8 +11,8 @@ from random import Random
 from statistics import fmean
 
 from vtop.engine.core.engine import NEVER, Engine
-from vtop.engine.core.request import Request
-from vtop.engine.core.step import Outcome
+from vtop.engine.core.request import EngineRequest
+from vtop.engine.core.step import StepOutcome
 
 WIRE_S = 0.8e-3  # there and back, on one machine
 SPREAD_S = 50e-6  # between the first requests of a closed loop: a client sends them one after another
@@ -34,7 +34,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class ReplayLoad:
     """Requests in order. concurrency: of a closed loop; None: each has its instant.
 
     think_s: how long a client takes from an answer to its next request; None: not on record, the fit's. The seed says
@@ -56,14 +56,14 @@ class Load:
 class Replayed:
     """What the load saw and the engine did. Requests in the order they were finished; seconds of virtual time."""
 
-    requests: list[Request] = field(default_factory=list)
+    requests: list[EngineRequest] = field(default_factory=list)
     refused: int = 0  # requests that could never finish
     span_s: float = 0.0  # from the first request being sent to the last answer
     steps: int = 0  # that returned something
     preemptions: int = 0
     executed_tokens: int = 0
 
-    def mean(self, of: Callable[[Request], float]) -> float:
+    def mean(self, of: Callable[[EngineRequest], float]) -> float:
         return fmean(of(request) for request in self.requests)
 
     @property
@@ -77,7 +77,7 @@ class Replayed:
         return self.executed_tokens - needed
 
 
-def replay(load: Load, engine: Engine, watch: Callable[[Outcome], object] | None = None) -> Replayed:
+def replay(load: ReplayLoad, engine: Engine, watch: Callable[[StepOutcome], object] | None = None) -> Replayed:
     """Drive the engine with the load until all is answered. `watch` sees every step's outcome."""
     seen = Replayed()
     chance = Random(load.seed)
@@ -86,7 +86,7 @@ def replay(load: Load, engine: Engine, watch: Callable[[Outcome], object] | None
 
     def send(at_s: float | None) -> bool:
         for number, due_s, ask in waiting:
-            request = Request(
+            request = EngineRequest(
                 number, ask.prompt_tokens, ask.output_tokens, priority=ask.priority, prefix_keys=ask.prefix_keys
             )
             try:
@@ -122,7 +122,7 @@ def replay(load: Load, engine: Engine, watch: Callable[[Outcome], object] | None
     return seen
 
 
-def _on_the_way(load: Load, chance: Random) -> list[tuple[int, float, Ask]]:
+def _on_the_way(load: ReplayLoad, chance: Random) -> list[tuple[int, float, Ask]]:
     """Which request, when it is there, and what it asks for, in the order in which they come."""
     if load.concurrency is not None:
         return [(number, 0.0, ask) for number, ask in enumerate(load.asks)]
@@ -138,7 +138,7 @@ def _due_s(ask: Ask, chance: Random) -> float:
     return due_s if ask.until_s is None else due_s + (ask.until_s - due_s) * chance.random()
 
 
-def measures(requests: Sequence[Request]) -> dict[str, float]:
+def measures(requests: Sequence[EngineRequest]) -> dict[str, float]:
     """The means that a server's histograms would say of these finished requests, in seconds."""
     whole = [_parts(request) for request in requests]
     names = ("frontend_s", "queue_s", "prefill_s", "decode_s")
@@ -148,7 +148,7 @@ def measures(requests: Sequence[Request]) -> dict[str, float]:
     return found
 
 
-def _parts(request: Request) -> tuple[float, float, float, float]:
+def _parts(request: EngineRequest) -> tuple[float, float, float, float]:
     assert request.end_seen_s is not None
     assert request.queued_s is not None
     assert request.scheduled_s is not None

@@ -16,8 +16,8 @@ from typing import Any
 
 from vtop.engine.core.flags import POLICIES, TAKEN_BUDGET, TAKEN_SEQS, Flags
 from vtop.engine.core.model_shape import ModelShape, shape_of
-from vtop.engine.runs.observed import Observed, answers_of, observed
-from vtop.engine.runs.replay import Ask, Load
+from vtop.engine.runs.observed import ObservedTimes, answers_of, observed
+from vtop.engine.runs.replay import Ask, ReplayLoad
 from vtop.engine.runs.watched import watched
 from vtop.metrics.quantity import Quantity
 from vtop.recording import AnyEvent, FileRecording, Request
@@ -35,6 +35,7 @@ THINK_AT_MOST_S = 0.1  # more is a change of the load, not its client
 ENOUGH = 0.8  # of a phase's requests that the scrapes must have counted
 SETTLE_S = 1.5  # the scrape on which a phase's last request is counted comes so much after its end, at most
 HELD_S = 0.05  # a request that is sent so much after it was due was held back
+LEAST_BLOCKS = 2  # of a pool: one is the null block
 NO_POOL = "the server's scrapes do not say how large its KV pool is"
 
 
@@ -55,13 +56,14 @@ class Run:
     name: str
     flags: Flags
     shape: ModelShape | None
-    load: Load
-    observed: Observed
+    load: ReplayLoad
+    observed: ObservedTimes
     gpu: str | None = None  # the name of the GPU that the server ran on, where it is on record
     server: str | None = None  # model and version
     phase: int | None = None  # of vtop's own load, from 0
     remarks: tuple[str, ...] = ()  # what the engine does not know of this load
     whence: Mapping[str, str] = field(default_factory=dict)  # of the flags that no scrape tells: TOLD, RECORDED, USUAL
+    scrapes_apart_s: float = 1.0
     recording: str | None = None  # which recording it is of, whatever its file is called (fingerprint)
 
 
@@ -95,8 +97,8 @@ def read(path: Path, flags: Mapping[str, Any] | None = None) -> list[Run | str]:
         found = list(_of_phases(name, session, phases, requests, flags or {}))
     else:
         found = list(_of_scrapes(name, session, flags or {}))
-    which = fingerprint(session)
-    return [replace(one, recording=which) if isinstance(one, Run) else one for one in found]
+    which, apart_s = fingerprint(session), session.start.interval_s
+    return [replace(one, recording=which, scrapes_apart_s=apart_s) if isinstance(one, Run) else one for one in found]
 
 
 def fingerprint(session: Session) -> str:
@@ -168,7 +170,9 @@ def _of_phase(
     )
     if any(ask.prompt_tokens < 1 or ask.output_tokens < 1 for ask in asks):
         return "the lengths of its requests are not on record"
-    load = Load(asks, begin.concurrency, think_s=_think_s(done, begin.concurrency)) if closed else Load(asks)
+    load = (
+        ReplayLoad(asks, begin.concurrency, think_s=_think_s(done, begin.concurrency)) if closed else ReplayLoad(asks)
+    )
     return Run(
         name="",
         flags=known,
@@ -259,7 +263,7 @@ def _flags(session: Session, window: Window, told: Mapping[str, Any]) -> tuple[F
     now_s = stretch.server.t[stretch.last]
     identity = stretch.server.identity(now_s) or stretch.server.identity(session.end_s)
     found: dict[str, Any] = {"enable_prefix_caching": bool(pool.prefix_caching)}
-    if pool.block_size is not None:
+    if pool.block_size is not None and pool.block_size >= 1:
         found["block_size"] = pool.block_size
     if pool.tokens is not None:
         found["num_gpu_blocks"] = round(pool.tokens) // int(found.get("block_size", 16))
@@ -272,7 +276,7 @@ def _flags(session: Session, window: Window, told: Mapping[str, Any]) -> tuple[F
         longest = found.get("max_model_len", 0) if limits.get("enable_chunked_prefill") is False else 0
         limits["max_num_batched_tokens"] = max(TAKEN_BUDGET, limits["max_num_seqs"], longest)
     found |= limits
-    return (Flags(**found), whence) if "num_gpu_blocks" in found else None
+    return (Flags(**found), whence) if found.get("num_gpu_blocks", 0) >= LEAST_BLOCKS else None
 
 
 def _limits(started: StartedWith | None, told: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:

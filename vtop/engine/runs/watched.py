@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import isfinite
 from statistics import fmean
 
-from vtop.engine.runs.observed import Observed, observed
-from vtop.engine.runs.replay import Ask, Load
+from vtop.engine.runs.observed import ObservedTimes, observed
+from vtop.engine.runs.replay import Ask, ReplayLoad
 from vtop.metrics.quantity import Quantity
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import ScrapeRange, Window, between
@@ -33,6 +34,7 @@ ENOUGH = 3  # scrapes, to tell a closed loop
 LASTS = 3.0  # times a request's e2e: in flight for so long, a number is no chance
 MANY = 500  # scrapes: of more, closed loops that follow each other are not looked for
 LEFT = 0.02  # of the requests in flight may seem to have gone: gauges and counters are not set at one instant
+MOST = 200_000  # requests of a load that is replayed
 UNEVEN = "its requests are of several lengths, and vtop sent none of them: which came when is not on record"
 GONE = "requests left it without an answer, so that scrapes do not tell which came when"
 RESTARTED = "its server restarted under the load"
@@ -40,8 +42,8 @@ RESTARTED = "its server restarted under the load"
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    load: Load
-    observed: Observed
+    load: ReplayLoad
+    observed: ObservedTimes
     remarks: tuple[str, ...]
 
 
@@ -75,10 +77,10 @@ def watched(session: Session) -> Iterator[Watched | str]:
 def _counts(session: Session, server: ServerHistory, scrapes: int) -> _Counts:
     whole = between(session.servers, server.at_s[0], server.at_s[scrapes - 1], session.end_s)
     running, waiting = (_each(whole, quantity) for quantity in (Quantity.RUNNING, Quantity.WAITING))
-    in_flight = [round(a + b) for a, b in zip(running, waiting, strict=True)]
+    in_flight = [round(a + b) if isfinite(a + b) else 0 for a, b in zip(running, waiting, strict=True)]
     track = server.histogram(Quantity.E2E)
     sums = [track.sums(0, scrape) if track is not None else None for scrape in range(scrapes)]
-    finished = [round(found[1]) if found is not None else 0 for found in sums]
+    finished = [round(found[1]) if found is not None and isfinite(found[1]) else 0 for found in sums]
     come, fell, most = [], [], 0
     for done, now in zip(finished, in_flight, strict=True):
         fell.append(max(0, most - done - now))
@@ -106,6 +108,8 @@ def _load(session: Session, server: ServerHistory, counts: _Counts, first: int, 
         return RESTARTED
     if max(counts.fell[first:last]) > max(1.0, LEFT * max(counts.in_flight[first : last + 1])):
         return GONE  # at its end a client may well leave
+    if counts.come[last] - counts.finished[first] > MOST:
+        return f"more than {MOST:,} requests came"
     whole = ScrapeRange(server, first, last, silent=False)
     found = _one_length(whole, counts)
     if found is None:
@@ -124,11 +128,11 @@ def _load(session: Session, server: ServerHistory, counts: _Counts, first: int, 
         return concurrency
     if concurrency is not None:
         remarks.append(f"by its scrapes a closed loop: {concurrency} in flight")
-        return Watched(Load((ask,) * seen.requests, concurrency), seen, tuple(remarks))
+        return Watched(ReplayLoad((ask,) * seen.requests, concurrency), seen, tuple(remarks))
     remarks.append("by its scrapes an open loop: when within a scrape a request came is drawn for each simulation")
     if counts.in_flight[0] and not first:
         remarks.append(f"{counts.in_flight[0]} requests were there when the recording began")
-    return Watched(Load(_arrivals(ask, counts, begin, last, seen.e2e_s)), seen, tuple(remarks))
+    return Watched(ReplayLoad(_arrivals(ask, counts, begin, last, seen.e2e_s)), seen, tuple(remarks))
 
 
 def _one_length(whole: ScrapeRange, counts: _Counts) -> tuple[int, tuple[float, float]] | None:

@@ -17,7 +17,7 @@ from vtop.engine.server import vocabulary
 from vtop.engine.server.metric_families import SIMULATED
 from vtop.engine.server.realtime import Pump
 from vtop.engine.server.request_parsing import Refusal
-from vtop.engine.server.simulated import Settings, Simulated
+from vtop.engine.server.simulated import Settings, SimulatedServer
 from vtop.engine.server.streaming import Generate
 
 METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
@@ -48,7 +48,7 @@ class Face:
         return self._pump
 
     @property
-    def server(self) -> Simulated:
+    def server(self) -> SimulatedServer:
         return self._pump.server
 
     @property

@@ -11,9 +11,9 @@ from collections.abc import Callable, Set
 from itertools import chain
 
 from vtop.engine.core.engine import NEVER, Engine
-from vtop.engine.core.request import Request
-from vtop.engine.core.step import Outcome
-from vtop.engine.server.metrics import Seen, seen
+from vtop.engine.core.request import EngineRequest
+from vtop.engine.core.step import StepOutcome
+from vtop.engine.server.metrics import SeenStep, seen
 
 
 class Stream:
@@ -24,7 +24,7 @@ class Stream:
 
     __slots__ = ("finished", "request", "sent", "tokens", "wake")
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: EngineRequest) -> None:
         self.request = request
         self.tokens = 0
         self.sent = 0
@@ -40,12 +40,12 @@ class Stream:
 class Drive:
     """Takes requests and goes on in time. told: is given each step when the frontend has it."""
 
-    def __init__(self, engine: Engine, told: Callable[[Seen], object], *, work: bool = True) -> None:
+    def __init__(self, engine: Engine, told: Callable[[SeenStep], object], *, work: bool = True) -> None:
         self.engine = engine
         self._told = told
         self._work = work
         self._streams: dict[int, Stream] = {}
-        self._pending: deque[Seen] = deque()  # accounted for, not yet seen by the frontend
+        self._pending: deque[SeenStep] = deque()  # accounted for, not yet seen by the frontend
         self._seen_s = 0.0
         self._aborted = False  # something was, and no step has told of it
         self._gone: set[int] = set()  # requests that were aborted while steps were on their way to the frontend
@@ -61,7 +61,7 @@ class Drive:
         """Prompt tokens of the requests without a first token."""
         return sum(self._prefilling.values())
 
-    def submit(self, request: Request, now_s: float) -> Stream:
+    def submit(self, request: EngineRequest, now_s: float) -> Stream:
         """Raises ValueError for a request that could never finish."""
         self.go_to(now_s)
         self.engine.submit(request, now_s)
@@ -69,7 +69,7 @@ class Drive:
         self._prefilling[request.id] = request.prompt_tokens
         return stream
 
-    def abort(self, request: Request, now_s: float) -> None:
+    def abort(self, request: EngineRequest, now_s: float) -> None:
         """Its client is gone. A request that has finished meanwhile is left as it is."""
         self.go_to(now_s)
         self._prefilling.pop(request.id, None)
@@ -109,7 +109,7 @@ class Drive:
         self._seen_s = max(self._seen_s, at_s + engine.frontend.hop_s if known_s is None else known_s)
         self._pending.append(seen(engine, outcome, self._seen_s, work=self._work))
 
-    def _hand_out(self, step: Seen) -> None:
+    def _hand_out(self, step: SeenStep) -> None:
         outcome = step.outcome
         if outcome is not None and self._gone:
             drop(outcome, self._gone)
@@ -134,7 +134,7 @@ class Drive:
             streams.pop(request.id, None)
 
 
-def drop(outcome: Outcome, gone: Set[int]) -> None:
+def drop(outcome: StepOutcome, gone: Set[int]) -> None:
     """What a step brought to requests whose client went meanwhile is nobody's: the frontend does not count it."""
     batch = sum(member.id in gone for member in outcome.batch_members)
     left = sum(member.id not in gone for member in outcome.batch_members)

@@ -12,35 +12,35 @@ from dataclasses import dataclass
 
 from vtop.engine.core.engine import Engine
 from vtop.engine.core.flags import Flags
-from vtop.engine.core.model_shape import Work
-from vtop.engine.core.request import Request
-from vtop.engine.core.step import Outcome
+from vtop.engine.core.model_shape import StepWork
+from vtop.engine.core.request import EngineRequest
+from vtop.engine.core.step import StepOutcome
 from vtop.engine.server.exposition import Buckets, Family, Value
 from vtop.engine.server.metric_families import FAMILIES, bounds
 
 PREFIX = "vllm:"
-NO_WORK = Work(0, 0, 0)
+NO_WORK = StepWork(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenStep:
     """A step as it reaches the frontend: at_s, what it brought, and what the scheduler said of itself after it."""
 
     at_s: float
-    outcome: Outcome | None  # None: a step without a token to compute, such as the one that takes out what was aborted
+    outcome: StepOutcome | None  # None: a step without a token, such as the one that takes out what was aborted
     running: int
     waiting: int
     kv_used_ratio: float
     prefix_queries: int
     prefix_hits: int
-    work: Work
+    work: StepWork
 
 
-def seen(engine: Engine, outcome: Outcome | None, at_s: float, *, work: bool) -> Seen:
+def seen(engine: Engine, outcome: StepOutcome | None, at_s: float, *, work: bool) -> SeenStep:
     """The step that the engine has just accounted for. work: with its FLOPs and bytes (--enable-mfu-metrics)."""
     scheduler = engine.scheduler
     plan = outcome.plan if outcome is not None else None
-    return Seen(
+    return SeenStep(
         at_s,
         outcome,
         running=len(scheduler.running),
@@ -61,7 +61,7 @@ class Parent:
     longest: int = 0
 
 
-class Counts:
+class ServerCounts:
     """All numbers of one life of a server; a restart makes a new one.
 
     born_unix_s: when it started. parents: of requests with n > 1, by the request's id.
@@ -112,7 +112,7 @@ class Counts:
         """A request was turned away because of a queue limit."""
         self._values[f"admission_rejections/{reason}"].add(1)
 
-    def take(self, step: Seen, *, frozen: bool = False) -> None:
+    def take(self, step: SeenStep, *, frozen: bool = False) -> None:
         """frozen: leave the gauges as they are."""
         values = self._values
         if not frozen:
@@ -130,7 +130,7 @@ class Counts:
         if step.outcome is not None and step.outcome.iteration_tokens is not None:
             self._returned(step.outcome, step.outcome.iteration_tokens)
 
-    def _returned(self, outcome: Outcome, iteration_tokens: int) -> None:
+    def _returned(self, outcome: StepOutcome, iteration_tokens: int) -> None:
         values, buckets = self._values, self._buckets
         cached = outcome.prompt_tokens - outcome.computed_prompt_tokens
         values["num_preemptions"].add(outcome.preemptions)
@@ -148,7 +148,7 @@ class Counts:
         for request in outcome.finished:
             self._finished(request)
 
-    def _finished(self, request: Request) -> None:
+    def _finished(self, request: EngineRequest) -> None:
         assert request.queued_s is not None
         assert request.scheduled_s is not None
         assert request.first_token_s is not None

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 
-from vtop.engine.server.simulated import Simulated
+from vtop.engine.server.simulated import SimulatedServer
 
 NEVER = float("inf")
 
@@ -17,7 +17,7 @@ NEVER = float("inf")
 class Pump:
     """To be made in the loop that it is for; the server's clock begins then."""
 
-    def __init__(self, server: Simulated) -> None:
+    def __init__(self, server: SimulatedServer) -> None:
         self.server = server
         self._loop = asyncio.get_running_loop()
         self._began_s = self._loop.time()

@@ -59,7 +59,7 @@ class _Chat(_Body):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ParsedRequest:
     """A request as it was understood. max_tokens: None where the longest sequence alone bounds the answer."""
 
     prompts: tuple[Sequence[int], ...]
@@ -77,7 +77,7 @@ class Asked:
     request_id: str | None = None
 
 
-def read(body: bytes, *, chat: bool, force_usage: bool = False) -> Asked:
+def read(body: bytes, *, chat: bool, force_usage: bool = False) -> ParsedRequest:
     """Raises Refusal. force_usage: the server was started with --enable-force-include-usage."""
     try:
         said: _Chat | _Completion = msgspec.json.decode(body, type=_Chat if chat else _Completion)
@@ -99,7 +99,7 @@ def read(body: bytes, *, chat: bool, force_usage: bool = False) -> Asked:
     n = 1 if said.n is None else said.n
     if n < 1:
         raise Refusal(400, f"n must be at least 1, got {n}.", "BadRequestError", "n")
-    return Asked(
+    return ParsedRequest(
         chat=chat,
         model=said.model,
         prompts=tuple(prompts),
@@ -116,7 +116,7 @@ def read(body: bytes, *, chat: bool, force_usage: bool = False) -> Asked:
     )
 
 
-def check(asked: Asked, served: str, flags: Flags) -> None:
+def check(asked: ParsedRequest, served: str, flags: Flags) -> None:
     """Raises Refusal for another model and for a request that is too long."""
     if asked.model not in (None, "", served):
         message = f"The model `{asked.model}` does not exist. Valid aliases: {served}."

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from vtop.engine.core.request import Request
+from vtop.engine.core.request import EngineRequest
 from vtop.engine.server.metric_families import SIMULATED
-from vtop.engine.server.simulated import Choice, Served
+from vtop.engine.server.simulated import Served, SimulatedAnswer
 
 DONE: Final = b"data: [DONE]\n\n"
 FINGERPRINT: Final = f"vllm-{SIMULATED}"
@@ -43,7 +43,7 @@ class Wording:
         found = [self._event(index, choice) for index, choice in enumerate(self._served.choices) if fresh(choice)]
         return found[0] if len(found) == 1 else b"".join(found)
 
-    def _event(self, index: int, choice: Choice) -> bytes:
+    def _event(self, index: int, choice: SimulatedAnswer) -> bytes:
         stream = choice.stream
         first = stream.sent
         count = stream.take()
@@ -68,7 +68,7 @@ class Wording:
         )  # fmt: skip
         return self._places[index] + text + self._middle + said
 
-    def _opening(self, index: int, choice: Choice, prompt: bytes) -> bytes:
+    def _opening(self, index: int, choice: SimulatedAnswer, prompt: bytes) -> bytes:
         """Chat begins with an event that says who speaks, sent with the first token."""
         usage = b',"usage":' + self._usage(choice, 0, running=True) if self._asked.running_usage else b""
         return (
@@ -76,7 +76,7 @@ class Wording:
             b',"prompt_token_ids":%b,"prompt_text":null}\n\n' % (self._head, index, usage, prompt)
         )
 
-    def _usage(self, choice: Choice, tokens: int, *, running: bool) -> bytes:
+    def _usage(self, choice: SimulatedAnswer, tokens: int, *, running: bool) -> bytes:
         prompt_tokens = choice.stream.request.prompt_tokens
         usage: dict[str, Any] = {
             "prompt_tokens": prompt_tokens,
@@ -124,7 +124,7 @@ class Wording:
             metrics = timing(self._served.choices[0].stream.request) | {"speculative_decoding": None}
         return answer | {"kv_transfer_params": None, "ec_transfer_params": None, "metrics": metrics}
 
-    def _whole_choice(self, index: int, choice: Choice) -> dict[str, Any]:
+    def _whole_choice(self, index: int, choice: SimulatedAnswer) -> dict[str, Any]:
         asked, tokens = self._asked, choice.stream.tokens
         text = choice.answer.text(0, tokens)
         ids = choice.answer.ids(0, tokens) if asked.ids else None
@@ -162,7 +162,7 @@ class Wording:
         return details | ({"created_cache_tokens": 0, "multimodal_tokens": None} if self._asked.chat else {})
 
 
-def fresh(choice: Choice) -> bool:
+def fresh(choice: SimulatedAnswer) -> bool:
     return choice.stream.tokens > choice.stream.sent
 
 
@@ -170,7 +170,7 @@ def compact(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def timing(request: Request) -> dict[str, float | None]:
+def timing(request: EngineRequest) -> dict[str, float | None]:
     """What --enable-per-request-metrics tells. time_to_first_token_ms leaves the queue out, as vLLM's does."""
     assert request.queued_s is not None
     assert request.scheduled_s is not None

@@ -25,7 +25,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from vtop.engine.server.app import Face
 from vtop.engine.server.process_metrics import process_lines
 from vtop.engine.server.realtime import Pump
-from vtop.engine.server.simulated import Settings, Simulated
+from vtop.engine.server.simulated import Settings, SimulatedServer
 
 BACKLOG = 2048
 KEEP_ALIVE_S = 5  # vLLM: VLLM_HTTP_TIMEOUT_KEEP_ALIVE
@@ -33,7 +33,7 @@ LAST_S = 1.0  # after the end of the leash nothing may take longer
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class _Server(uvicorn.Server):
+class _HttpServer(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Signals are taken by whoever runs the loop."""
@@ -45,14 +45,14 @@ def serve(settings: Settings, listening: socket.socket, *, leashed: bool = False
 
     Raises VtopError for settings that vLLM would refuse, before anything is answered.
     """
-    simulated = Simulated(settings, time.time(), process_lines)
+    simulated = SimulatedServer(settings, time.time(), process_lines)
     _allow_files()
     return asyncio.run(_serve(simulated, listening, leashed))
 
 
-async def _serve(simulated: Simulated, listening: socket.socket, leashed: bool) -> int:
+async def _serve(simulated: SimulatedServer, listening: socket.socket, leashed: bool) -> int:
     pump = Pump(simulated)
-    server: _Server
+    server: _HttpServer
 
     class Line(HttpToolsProtocol):
         """A connection; while the server restarts there is none."""
@@ -73,7 +73,7 @@ async def _serve(simulated: Simulated, listening: socket.socket, leashed: bool) 
         timeout_keep_alive=KEEP_ALIVE_S,
         backlog=BACKLOG,
     )
-    server = _Server(config)
+    server = _HttpServer(config)
 
     def cut() -> None:
         for line in list(server.server_state.connections):

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from vtop.engine.core.engine import Engine
 from vtop.engine.core.flags import Flags
 from vtop.engine.core.model_shape import ModelShape
-from vtop.engine.core.request import Request
+from vtop.engine.core.request import EngineRequest
 from vtop.engine.fit import profile
 from vtop.engine.server import request_parsing as requests
 from vtop.engine.server.clocked_engine import Drive, Stream
 from vtop.engine.server.faults import Faults, faults
 from vtop.engine.server.http_metrics import HttpCounts
-from vtop.engine.server.metrics import Counts, Parent, Seen
-from vtop.engine.server.request_parsing import Asked, Refusal
-from vtop.engine.server.vocabulary import Answer
+from vtop.engine.server.metrics import Parent, SeenStep, ServerCounts
+from vtop.engine.server.request_parsing import ParsedRequest, Refusal
+from vtop.engine.server.vocabulary import AnswerWords
 from vtop.errors import VtopError
 
 BUSY = "The engine is currently busy and cannot accept new requests. Please try again later or on a different instance."
@@ -45,11 +45,11 @@ class Settings:
 
 
 @dataclass(slots=True)
-class Choice:
+class SimulatedAnswer:
     """One of the answers of a request: its tokens as they come, and the words they stand for."""
 
     stream: Stream
-    answer: Answer
+    answer: AnswerWords
     prompt: int  # number of the prompt it answers
 
 
@@ -57,8 +57,8 @@ class Choice:
 class Served:
     """A request that is being answered. life: of the server, which a restart ends."""
 
-    asked: Asked
-    choices: list[Choice]
+    asked: ParsedRequest
+    choices: list[SimulatedAnswer]
     life: int = 0
 
 
@@ -67,7 +67,7 @@ class _Life:
     """What a restart loses. Seconds of the server's clock at which it began."""
 
     drive: Drive
-    counts: Counts
+    counts: ServerCounts
     http: HttpCounts
     began_s: float
 
@@ -81,7 +81,7 @@ def check(flags: Flags) -> None:
         )
 
 
-class Simulated:
+class SimulatedServer:
     """unix_s: the wall clock when the server's clock is 0. process: the page's lines about the server's process, which
     are given the Unix time of its start. Raises VtopError for settings that vLLM would refuse."""
 
@@ -101,16 +101,16 @@ class Simulated:
     def _begin(self, at_s: float) -> _Life:
         settings, fitted = self.settings, self._profile
         engine = Engine(settings.flags, fitted.timing, fitted.frontend, fitted.shape, tell_batch=True)
-        counts = Counts(settings.model, settings.flags, self._unix_s + at_s)
+        counts = ServerCounts(settings.model, settings.flags, self._unix_s + at_s)
 
-        def told(step: Seen) -> None:
+        def told(step: SeenStep) -> None:
             counts.take(step, frozen=self.faults.during("freeze", at_s + step.at_s) is not None)
 
         drive = Drive(engine, told, work=settings.enable_mfu_metrics)
         return _Life(drive, counts, HttpCounts(self._unix_s + at_s), at_s)
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> ServerCounts:
         return self._life.counts
 
     @property
@@ -151,7 +151,7 @@ class Simulated:
         life = self._life
         life.drive.go_to(now_s - life.began_s)
 
-    def submit(self, asked: Asked, now_s: float) -> Served:
+    def submit(self, asked: ParsedRequest, now_s: float) -> Served:
         """Take up a request. Raises Refusal, in vLLM's words."""
         settings = self.settings
         requests.check(asked, settings.model, settings.flags)
@@ -169,7 +169,7 @@ class Simulated:
                 draw = requests.drawn(prompt, settings.seed, n)
                 natural = limit if asked.ignore_eos else max(asked.min_tokens, requests.natural_tokens(draw))
                 self._requests += 1
-                request = Request(
+                request = EngineRequest(
                     self._requests,
                     len(prompt),
                     min(natural, limit),
@@ -179,10 +179,10 @@ class Simulated:
                 )
                 if asked.n > 1:
                     counts.parents[request.id] = parent
-                served.choices.append(Choice(drive.submit(request, now_s), Answer(draw), number))
+                served.choices.append(SimulatedAnswer(drive.submit(request, now_s), AnswerWords(draw), number))
         return served
 
-    def _admit(self, asked: Asked) -> None:
+    def _admit(self, asked: ParsedRequest) -> None:
         """vLLM: v1/engine/async_llm.py, check_admission."""
         settings, drive = self.settings, self._life.drive
         most = settings.max_num_queued_reqs

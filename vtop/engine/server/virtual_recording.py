@@ -5,7 +5,7 @@ Pages and requests stand in it as if vtop had watched and loaded the server; onl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -15,8 +15,8 @@ import msgspec
 from vtop import __version__
 from vtop.engine.core.model_shape import numbers
 from vtop.engine.server.metric_families import SIMULATED
-from vtop.engine.server.request_parsing import Asked
-from vtop.engine.server.simulated import Served, Settings, Simulated
+from vtop.engine.server.request_parsing import ParsedRequest
+from vtop.engine.server.simulated import Served, Settings, SimulatedServer
 from vtop.metrics.page import Folder
 from vtop.recording import Identity, LiveRecording, Load, Request, Start, Target
 from vtop.recording.events import FORMAT
@@ -37,6 +37,7 @@ class _Client:
     sent_s: float
     at_s: list[float] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
+    ended: bool = False
 
     def look(self, now_s: float) -> bool:
         """Take what has come; True when it is all."""
@@ -44,9 +45,10 @@ class _Client:
         if new := stream.take():
             self.at_s.append(now_s)
             self.tokens.append(new)
-        return stream.finished
+        self.ended = stream.finished
+        return self.ended
 
-    def line(self, end_s: float | None, asked: Asked) -> Request:
+    def line(self, end_s: float | None, asked: ParsedRequest) -> Request:
         begun = Request(
             id=self.id,
             phase=0,
@@ -71,8 +73,17 @@ class _Client:
         )
 
 
-def tape(settings: Settings, asked: Asked, concurrency: int, for_s: float, *, unix_s: float = 0.0) -> LiveRecording:
-    """So many seconds of a server with so many of these requests in flight. unix_s: when it begins.
+def tape(
+    settings: Settings,
+    asked: ParsedRequest,
+    concurrency: int,
+    for_s: float,
+    *,
+    unix_s: float = 0.0,
+    arrivals_s: Sequence[float] | None = None,
+) -> LiveRecording:
+    """So many seconds of a server with so many of these requests in flight, or with one sent at each of some instants.
+    unix_s: when it begins.
 
     Raises VtopError for settings that vLLM would refuse, Refusal for a request that the server does not take.
     """
@@ -80,7 +91,7 @@ def tape(settings: Settings, asked: Asked, concurrency: int, for_s: float, *, un
     def process(born_unix_s: float) -> Iterator[str]:
         yield f"# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds {born_unix_s!r}"
 
-    server = Simulated(settings, unix_s, process)
+    server = SimulatedServer(settings, unix_s, process)
     now_s = 0.0
     start = Start(
         format=FORMAT,
@@ -101,9 +112,10 @@ def tape(settings: Settings, asked: Asked, concurrency: int, for_s: float, *, un
             shape=numbers(server.shape),
         )
     )
-    recording.append(_begin(asked, concurrency))
+    recording.append(_begin(asked, concurrency if arrivals_s is None else None, for_s, arrivals_s or ()))
     clients: list[_Client] = []
-    page_s, sends = 0.0, [number * APART_S for number in range(concurrency)]
+    page_s = 0.0
+    sends = list(arrivals_s) if arrivals_s is not None else [number * APART_S for number in range(concurrency)]
     while now_s < for_s:
         now_s = min(server.next_s(), page_s, sends[0] if sends else for_s, for_s)
         server.go_to(now_s)
@@ -111,33 +123,38 @@ def tape(settings: Settings, asked: Asked, concurrency: int, for_s: float, *, un
             text = server.page(now_s)
             recording.append(folder.scrape(text, server=0, at_s=now_s, took_s=0.0, bytes=len(text), health=200))
             page_s += INTERVAL_S
-        for place, client in enumerate(clients):
+        for place, client in enumerate(list(clients)):
             first = not client.at_s
             if client.look(now_s):
                 recording.append(client.line(now_s, asked))
-                clients[place] = _send(server, recording, asked, now_s)
+                if arrivals_s is None:
+                    clients[place] = _send(server, recording, asked, now_s)
             elif first and client.at_s:
                 recording.append(client.line(None, asked))
         if sends and now_s >= sends[0]:
             sends.pop(0)
             clients.append(_send(server, recording, asked, now_s))
+        clients = [client for client in clients if not client.ended]
     return recording
 
 
-def _send(server: Simulated, recording: LiveRecording, asked: Asked, now_s: float) -> _Client:
+def _send(server: SimulatedServer, recording: LiveRecording, asked: ParsedRequest, now_s: float) -> _Client:
     client = _Client(server.requests, server.submit(asked, now_s), now_s)
     recording.append(client.line(None, asked))
     return client
 
 
-def _begin(asked: Asked, concurrency: int) -> Load:
+def _begin(asked: ParsedRequest, concurrency: int | None, for_s: float, arrivals_s: Sequence[float]) -> Load:
     prompt, output = len(asked.prompts[0]), asked.max_tokens or 0
+    rate_per_s = None if concurrency is not None else len(arrivals_s) / for_s
+    much = f"c={concurrency}" if rate_per_s is None else f"rate={rate_per_s:g}"
     return Load(
         phase=0,
         state="begin",
-        spec=f"c={concurrency} in={prompt} out={output}",
-        shape="closed",
+        spec=f"{much} in={prompt} out={output}",
+        shape="closed" if rate_per_s is None else "open",
         concurrency=concurrency,
+        rate_per_s=rate_per_s,
         input_tokens=(prompt, prompt),
         output_tokens=(output, output),
     )

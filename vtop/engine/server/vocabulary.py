@@ -52,7 +52,7 @@ def content(message: Mapping[str, Any]) -> str:
     return said if isinstance(said, str) else ""
 
 
-class Answer:
+class AnswerWords:
     """The words of one answer, by their number. start: of the first one in the list."""
 
     __slots__ = ("_start",)

@@ -6,35 +6,30 @@ Rows that the model cannot tell from the best are said to be as good: that is wh
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from vtop.engine.core.flags import Flags
-from vtop.engine.fit.calibration import AS_FITTED, HostFactors, with_host_factors
+from vtop.engine.fit.calibration import AS_FITTED, HostFactors
 from vtop.engine.fit.profile import Profile
-from vtop.engine.runs.measured import NUMBERS, Bounds, Number
+from vtop.engine.runs.measured import NUMBERS, Bounds, MeasuredNumber
 from vtop.engine.runs.runs import Run
-from vtop.engine.whatif.whatif import (
-    Error,
-    Simulated,
-    TooFarOff,
-    error_of,
-    recorded_of,
-    remarks,
-    simulate,
-    too_far_off,
-)
+from vtop.engine.whatif.simulation import SimulatedLoad, plausible, recorded_of, simulate, values
+from vtop.engine.whatif.unknowns import by_chance_alone, paired_doubt
+from vtop.engine.whatif.whatif import TooFarOff, remarks, too_far_off
 from vtop.errors import VtopError
 
 FLAGS: Final = ("max-num-seqs", "kv-tokens", "max-num-batched-tokens")
 CRITERIA: Final = {number.name: number for number in NUMBERS if number.better is not None}
 MOST: Final = 64  # values
+SERVERS: Final = 5  # plausible ones, on each of which every value is tried
 
 BEST, AS_GOOD, NONE = "best", "as good", ""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SearchedFlag:
     """A flag and the values to try it at, ascending."""
 
     name: str
@@ -47,25 +42,25 @@ class Tried:
 
     value: int
     flags: Flags | None
-    simulated: Simulated | None
+    simulated: SimulatedLoad | None
     criterion: float | None
     verdict: str  # best, as good, or nothing
     why: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class FlagSearch:
     run: Run
     factors: HostFactors
     name: str
-    number: Number  # the criterion
+    number: MeasuredNumber  # the criterion
     tried: tuple[Tried, ...]
-    recorded: Simulated  # with the flags of the recording
+    recorded: SimulatedLoad  # with the flags of the recording
     error: float | None  # of the criterion on this run, as a share
     remarks: tuple[str, ...]
 
 
-def asked(text: str) -> Asked:
+def asked(text: str) -> SearchedFlag:
     """max-num-seqs=8..128 (8 12 16 24 … 128), kv-tokens=65536..262144:16384 (in steps), max-num-seqs=8,10,12.
 
     Raises VtopError.
@@ -85,7 +80,7 @@ def asked(text: str) -> Asked:
         values.update(range(least, most + 1, step) if step is not None else _between(least, most))
         if len(values) > MOST:
             raise VtopError(f"--search {text}: more than {MOST} values; take fewer, or larger steps")
-    return Asked(name, tuple(sorted(values)))
+    return SearchedFlag(name, tuple(sorted(values)))
 
 
 def _between(least: int, most: int) -> list[int]:
@@ -108,7 +103,7 @@ def with_flag(flags: Flags, name: str, value: int) -> Flags:
     return replace(flags, max_num_batched_tokens=value)
 
 
-def criterion(name: str | None, bounds: Bounds | None) -> Number:
+def criterion(name: str | None, bounds: Bounds | None) -> MeasuredNumber:
     """What rows are judged by: the number asked for; else requests/s within the bounds where there are some, else
     output tokens/s. Raises VtopError."""
     found = CRITERIA.get(name or ("good_per_s" if bounds is not None else "output_per_s"))
@@ -123,22 +118,26 @@ def search(
     run: Run,
     profile: Profile,
     flags: Flags,
-    what: Asked,
+    what: SearchedFlag,
     *,
-    number: Number,
+    number: MeasuredNumber,
     bounds: Bounds | None = None,
     factors: HostFactors = AS_FITTED,
-) -> Search:
+) -> FlagSearch:
     """Every value, on the run's load and with its host factors. Raises VtopError where none can be tried, or
     the recorded flags are too far off."""
-    here = with_host_factors(profile, factors)
-    before = simulate(run, run.flags, here, bounds)
+    before = simulate(run, run.flags, profile, bounds, by_chance_alone(factors))
     if (off := too_far_off(run, before)) is not None:
         raise TooFarOff(off)
+    given = plausible(factors, SERVERS)
     real = getattr(recorded_of(run, bounds), number.name)
+
+    def on_all(changed: Flags) -> SimulatedLoad:
+        return simulate(run, changed, profile, bounds, given)
+
     tried = []
     for value in what.values:
-        one = _try(run, here, flags, bounds, (what.name, value))
+        one = _try(len(run.load.asks), flags, (what.name, value), on_all)
         found = getattr(one.simulated.measured, number.name) if one.simulated is not None and one.why is None else None
         tried.append(replace(one, criterion=found))
     known = [one for one in tried if one.criterion is not None]
@@ -148,39 +147,37 @@ def search(
         )
     best = (max if number.better == "higher" else min)(known, key=lambda one: one.criterion or 0.0)
     sides = [(one.flags, one.simulated) for one in known if one.flags is not None and one.simulated is not None]
-    error = error_of(number, real, before, profile)
     at = getattr(before.measured, number.name)
-    return Search(
+    return FlagSearch(
         run=run,
         factors=factors,
         name=what.name,
         number=number,
-        tried=tuple(_judged(one, best, error) for one in tried),
+        tried=tuple(_judged(one, best, number) for one in tried),
         recorded=before,
         error=(at - real) / abs(real) if at is not None and real else None,
         remarks=(*run.remarks, *remarks(run, profile, before, sides)),
     )
 
 
-def _try(run: Run, profile: Profile, flags: Flags, bounds: Bounds | None, one: tuple[str, int]) -> Tried:
+def _try(asked: int, flags: Flags, one: tuple[str, int], on_all: Callable[[Flags], SimulatedLoad]) -> Tried:
+    """asked: how many requests the load has."""
     name, value = one
     try:
         changed = with_flag(flags, name, value)
-        done = simulate(run, changed, profile, bounds)
+        done = on_all(changed)
     except VtopError as error:
         return Tried(value, None, None, None, NONE, str(error))
-    return Tried(value, changed, done, None, NONE, _refused(run, done.refused))
+    why = f"{done.refused} of {asked} requests would not fit" if done.refused else None
+    return Tried(value, changed, done, None, NONE, why)
 
 
-def _refused(run: Run, refused: int) -> str | None:
-    return f"{refused} of {len(run.load.asks)} requests would not fit" if refused else None
-
-
-def _judged(one: Tried, best: Tried, error: Error | None) -> Tried:
+def _judged(one: Tried, best: Tried, number: MeasuredNumber) -> Tried:
     if one is best:
         return replace(one, verdict=BEST)
     if one.simulated is None or one.criterion is None or best.simulated is None or best.criterion is None:
         return one
     apart = abs(one.criterion - best.criterion)
-    close = apart == 0 or (error is not None and apart <= error.doubt(one.simulated, best.simulated))
+    doubt = paired_doubt(number, values(one.simulated, number), values(best.simulated, number))
+    close = apart == 0 or (doubt is not None and apart <= doubt)
     return replace(one, verdict=AS_GOOD) if close else one

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from vtop import plain
 from vtop.export.files import new_file
-from vtop.export.tables.table import Cell, Row, Table
+from vtop.export.tables.table import Cell, Row, TableLayout
 from vtop.export.tables.tables import write as write_tables
 from vtop.recording import Recording
 
@@ -20,8 +21,11 @@ def write(recording: Recording, out: Path, *, folder: bool, force: bool) -> list
     return write_tables(recording, out, folder=folder, force=force, suffix=".csv", opener=_open)
 
 
-class Sheet:
-    def __init__(self, file: IO[bytes], table: Table) -> None:
+_FORMULA = tuple("=+-@")  # a spreadsheet would run such a text, which a server may have chosen
+
+
+class CsvSheet:
+    def __init__(self, file: IO[bytes], table: TableLayout) -> None:
         self.text = io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="")
         self._writer = csv.writer(self.text, lineterminator="\n")
         self._writer.writerow(table.header)
@@ -38,9 +42,9 @@ class Sheet:
 
 
 @contextmanager
-def _open(path: Path, table: Table, force: bool) -> Iterator[Sheet]:
+def _open(path: Path, table: TableLayout, force: bool) -> Iterator[CsvSheet]:
     with new_file(path, force=force) as file:
-        sheet = Sheet(file, table)
+        sheet = CsvSheet(file, table)
         yield sheet
         sheet.text.flush()
         sheet.text.detach()
@@ -49,4 +53,7 @@ def _open(path: Path, table: Table, force: bool) -> Iterator[Sheet]:
 def _text(cell: Cell) -> Cell:
     if isinstance(cell, bool):
         return "true" if cell else "false"
+    if isinstance(cell, str):
+        text = plain.line(cell)  # a line end within a cell is no line end to every reader
+        return f"'{text}" if text.lstrip()[:1] in _FORMULA else text
     return " ".join(map(str, cell)) if isinstance(cell, tuple) else cell

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from vtop.errors import VtopError
 from vtop.export.files import new_file
-from vtop.export.tables.table import Kind, Row, Table
+from vtop.export.tables.table import Kind, Row, TableLayout
 from vtop.export.tables.tables import write as write_tables
 from vtop.recording import Recording
 
@@ -24,8 +24,8 @@ def write(recording: Recording, out: Path, *, folder: bool, force: bool) -> list
     return write_tables(recording, out, folder=folder, force=force, suffix=".parquet", opener=_open)
 
 
-class Sheet:
-    def __init__(self, file: Any, table: Table) -> None:
+class ParquetSheet:
+    def __init__(self, file: Any, table: TableLayout) -> None:
         arrow, parquet = _pyarrow()
         self._arrow = arrow
         self._schema = arrow.schema(
@@ -54,9 +54,9 @@ class Sheet:
 
 
 @contextmanager
-def _open(path: Path, table: Table, force: bool) -> Iterator[Sheet]:
+def _open(path: Path, table: TableLayout, force: bool) -> Iterator[ParquetSheet]:
     with new_file(path, force=force) as file:
-        sheet = Sheet(file, table)
+        sheet = ParquetSheet(file, table)
         try:
             yield sheet
             sheet.flush()

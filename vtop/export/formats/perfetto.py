@@ -22,7 +22,7 @@ from typing import IO, Any, Final
 import msgspec
 
 from vtop.export.files import new_file
-from vtop.export.tables.requests import Requests
+from vtop.export.tables.requests import RequestRows
 from vtop.export.track_allocator import TrackAllocator
 from vtop.metrics.quantity import Quantity
 from vtop.recording import AnyEvent, Recording, Request
@@ -54,7 +54,7 @@ def write(recording: Recording, out: Path, *, force: bool) -> list[Path]:
     """Write the trace; says where. Raises VtopError."""
     with new_file(out, force=force) as file:
         trace = Trace(file)
-        slices = Slices(recording)
+        slices = RequestSlices(recording)
 
         def watching(event: AnyEvent) -> None:
             trace.add(slices.take(event))
@@ -93,12 +93,12 @@ class Trace:
         self._file.write(b'\n],"otherData":' + self._encoder.encode(about) + b"}\n")
 
 
-class Slices:
+class RequestSlices:
     """The requests, as slices on the lanes of their server; those of a track come in the order of time."""
 
     def __init__(self, recording: Recording) -> None:
         self._urls = [target.url for target in recording.start.servers]
-        self._together = Requests(recording.start)
+        self._together = RequestRows(recording.start)
         self._tracks: dict[int, TrackAllocator] = {}  # by server
         self._track_of: dict[tuple[int, int], int] = {}
 

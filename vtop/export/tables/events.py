@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vtop.export.tables.table import Column, Row, Table
+from vtop.export.tables.table import Row, TableColumn, TableLayout
+from vtop.session.frame.vocabulary import LOGGED_KINDS
 from vtop.session.session import Session
 
-EVENTS = Table(
+EVENTS = TableLayout(
     "events",
     "something that happened, in the order in which it became known",
     (
-        Column("at_s", "number", "second of the session"),
-        Column("unix_s", "number", "the same instant by the wall clock"),
-        Column("kind", "text", "start, restart, outage, back, unhealthy, preemption, phase, mark, note, end"),
-        Column("text", "text", "in words"),
+        TableColumn("at_s", "number", "second of the session"),
+        TableColumn("unix_s", "number", "the same instant by the wall clock"),
+        TableColumn("kind", "text", ", ".join(LOGGED_KINDS)),
+        TableColumn("text", "text", "in words"),
     ),
 )
 

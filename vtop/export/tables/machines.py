@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vtop.export.spans import Values, counts, numbers, spans, whole
-from vtop.export.tables.table import Cell, Column, Row, Table
+from vtop.export.tables.table import Cell, Row, TableColumn, TableLayout
 from vtop.metrics.quantity import Quantity
 from vtop.session.history.gpus import DeviceHistory
 from vtop.session.history.tracks import Track
 from vtop.session.session import Session
 
-ENGINES = Table(
+ENGINES = TableLayout(
     "engines",
     "an engine (data-parallel rank) on a scrape of a server, in the order of servers and then of time",
     (
-        Column("at_s", "number", "the scrape was asked for: seconds of the session"),
-        Column("unix_s", "number", "the same instant by the wall clock"),
-        Column("server", "count", "index of the server"),
-        Column("engine", "text", "as its label says"),
-        Column("running_requests", "count", ""),
-        Column("waiting_requests", "count", ""),
-        Column("kv_used_ratio", "number", "of its own pool"),
-        Column("generation_tokens_total", "count", "since the server started, restarts included"),
+        TableColumn("at_s", "number", "the scrape was asked for: seconds of the session"),
+        TableColumn("unix_s", "number", "the same instant by the wall clock"),
+        TableColumn("server", "count", "index of the server"),
+        TableColumn("engine", "text", "as its label says"),
+        TableColumn("running_requests", "count", ""),
+        TableColumn("waiting_requests", "count", ""),
+        TableColumn("kv_used_ratio", "number", "of its own pool"),
+        TableColumn("generation_tokens_total", "count", "since the server started, restarts included"),
     ),
 )
 _OF_ENGINES = (Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED, Quantity.GENERATION_TOKENS)
@@ -42,20 +42,20 @@ _OF_DEVICES = (
     ("mem_max_mhz", "number", ""),
 )
 
-GPUS = Table(
+GPUS = TableLayout(
     "gpus",
     "a GPU in a reading, in the order of GPUs and then of time",
     (
-        Column("at_s", "number", "second of the session"),
-        Column("unix_s", "number", "the same instant by the wall clock"),
-        Column("index", "count", "NVML's number of the GPU"),
-        Column("uuid", "text", ""),
-        Column("name", "text", ""),
-        Column("serving", "yes/no", "a watched server's process uses it, where NVML tells"),
-        *(Column(name, "count" if kind == "count" else "number", says) for name, kind, says in _OF_DEVICES),
-        Column("power_kind", "text", "average (over 1 s), instant"),
-        Column("throttle", "text", "what holds the clock down, in words; none: nothing does"),
-        Column("lost", "text", "why the GPU answers nothing"),
+        TableColumn("at_s", "number", "second of the session"),
+        TableColumn("unix_s", "number", "the same instant by the wall clock"),
+        TableColumn("index", "count", "NVML's number of the GPU"),
+        TableColumn("uuid", "text", ""),
+        TableColumn("name", "text", ""),
+        TableColumn("serving", "yes/no", "a watched server's process uses it, where NVML tells"),
+        *(TableColumn(name, "count" if kind == "count" else "number", says) for name, kind, says in _OF_DEVICES),
+        TableColumn("power_kind", "text", "average (over 1 s), instant"),
+        TableColumn("throttle", "text", "what holds the clock down, in words; none: nothing does"),
+        TableColumn("lost", "text", "why the GPU answers nothing"),
     ),
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vtop.export.spans import whole
-from vtop.export.tables.table import Cell, Column, Row, Table
+from vtop.export.tables.table import Cell, Row, TableColumn, TableLayout
 from vtop.session.frame.frame import View
 from vtop.session.frame.load import LoadPart, Quantiles
 from vtop.session.session import Session
@@ -22,55 +22,55 @@ _TIMES = (
 )
 _OF_TIMES = ("mean", "p50", "p90", "p99", "p999")
 
-PHASES = Table(
+PHASES = TableLayout(
     "phases",
     "a phase of vtop's own load",
     (
-        Column("phase", "count", "from 0"),
-        Column("server", "count", "index of the server"),
-        Column("spec", "text", "as it was asked for"),
-        Column("shape", "text", "closed, open"),
-        Column("begin_s", "number", "second of the session"),
-        Column("begin_unix_s", "number", "the same instant by the wall clock"),
-        Column("steady_s", "number", "the warm-up was over"),
-        Column("end_s", "number", "empty: it had not ended"),
-        Column("reason", "text", "why it ended"),
-        Column("concurrency", "count", "target of a closed loop at its end"),
-        Column("rate_per_s", "number", "target of an open one at its end"),
-        Column("arrival", "text", "poisson, constant, gamma:K, trace"),
-        Column("max_in_flight", "count", "cap of an open loop"),
-        Column("input_low_tokens", "count", "range of prompt lengths"),
-        Column("input_high_tokens", "count", ""),
-        Column("output_low_tokens", "count", "range of answer lengths"),
-        Column("output_high_tokens", "count", ""),
-        Column("planned_requests", "count", "warm-up left out"),
-        Column("planned_s", "number", ""),
-        Column("warmup_requests", "count", ""),
-        Column("seed", "count", ""),
-        Column("api", "text", "completions, chat"),
-        Column("workers", "count", "processes"),
-        Column("slo_ttft_s", "number", "bound that was asked for"),
-        Column("slo_tpot_s", "number", ""),
-        Column("slo_e2e_s", "number", ""),
-        Column("sent", "count", "requests, warm-up left out here and in all that follows"),
-        Column("done", "count", "succeeded"),
-        Column("failed", "count", ""),
-        Column("unfinished", "count", "broken off by vtop"),
-        Column("output_tokens", "count", "of those that succeeded"),
-        Column("output_per_s", "number", "tokens/s without ramp and drain"),
-        Column("cached_tokens", "count", "as the answers say"),
-        Column("prefix_hit_tokens", "count", "growth of the server's counter over the phase"),
-        Column("wrong_length", "count", "requests whose prompt the server counted otherwise than asked"),
+        TableColumn("phase", "count", "from 0"),
+        TableColumn("server", "count", "index of the server"),
+        TableColumn("spec", "text", "as it was asked for"),
+        TableColumn("shape", "text", "closed, open"),
+        TableColumn("begin_s", "number", "second of the session"),
+        TableColumn("begin_unix_s", "number", "the same instant by the wall clock"),
+        TableColumn("steady_s", "number", "the warm-up was over"),
+        TableColumn("end_s", "number", "empty: it had not ended"),
+        TableColumn("reason", "text", "why it ended"),
+        TableColumn("concurrency", "count", "target of a closed loop at its end"),
+        TableColumn("rate_per_s", "number", "target of an open one at its end"),
+        TableColumn("arrival", "text", "poisson, constant, gamma:K, trace"),
+        TableColumn("max_in_flight", "count", "cap of an open loop"),
+        TableColumn("input_low_tokens", "count", "range of prompt lengths"),
+        TableColumn("input_high_tokens", "count", ""),
+        TableColumn("output_low_tokens", "count", "range of answer lengths"),
+        TableColumn("output_high_tokens", "count", ""),
+        TableColumn("planned_requests", "count", "warm-up left out"),
+        TableColumn("planned_s", "number", ""),
+        TableColumn("warmup_requests", "count", ""),
+        TableColumn("seed", "count", ""),
+        TableColumn("api", "text", "completions, chat"),
+        TableColumn("workers", "count", "processes"),
+        TableColumn("slo_ttft_s", "number", "bound that was asked for"),
+        TableColumn("slo_tpot_s", "number", ""),
+        TableColumn("slo_e2e_s", "number", ""),
+        TableColumn("sent", "count", "requests, warm-up left out here and in all that follows"),
+        TableColumn("done", "count", "succeeded"),
+        TableColumn("failed", "count", ""),
+        TableColumn("unfinished", "count", "broken off by vtop"),
+        TableColumn("output_tokens", "count", "of those that succeeded"),
+        TableColumn("output_per_s", "number", "tokens/s without ramp and drain"),
+        TableColumn("cached_tokens", "count", "as the answers say"),
+        TableColumn("prefix_hit_tokens", "count", "growth of the server's counter over the phase"),
+        TableColumn("wrong_length", "count", "requests whose prompt the server counted otherwise than asked"),
         *(
-            Column(f"{name}_{of}_s", "number", says if of == "mean" else "inf: a failed request stands there")
+            TableColumn(f"{name}_{of}_s", "number", says if of == "mean" else "inf: a failed request stands there")
             for name, says in _TIMES
             for of in _OF_TIMES
         ),
-        Column("late_p50_s", "number", "sent - due"),
-        Column("late_p99_s", "number", ""),
-        Column("kept_ratio", "number", "requests that kept every bound ÷ all that ended"),
-        Column("good_per_s", "number", "those requests ÷ time"),
-        Column("limited", "text", "why the numbers may be the client's"),
+        TableColumn("late_p50_s", "number", "sent - due"),
+        TableColumn("late_p99_s", "number", ""),
+        TableColumn("kept_ratio", "number", "requests that kept every bound ÷ all that ended"),
+        TableColumn("good_per_s", "number", "those requests ÷ time"),
+        TableColumn("limited", "text", "why the numbers may be the client's"),
     ),
 )
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from vtop.export.tables.table import Column, Row, Table
+from vtop.export.tables.table import Row, TableColumn, TableLayout
 from vtop.recording import AnyEvent, Load, Request, Start
 from vtop.session.load.request_latency import latency_of
 from vtop.session.load.server_timings import timings_of
@@ -26,45 +26,45 @@ _STAMPS = (
     ("end_s", "the answer was complete, or had failed"),
 )
 
-REQUESTS = Table(
+REQUESTS = TableLayout(
     "requests",
     "a request of vtop's own load, in the order in which they ended; those without an end last",
     (
-        Column("phase", "count", "of the load, from 0; -1: a trial before the phases"),
-        Column("id", "count", "within the phase"),
-        Column("server", "count", "index of the server it went to"),
-        Column("warmup", "yes/no", "in no number of the load"),
-        *(Column(name, "number", f"second of the session: {says}") for name, says in _STAMPS),
-        Column("sent_unix_s", "number", "sent_s by the wall clock"),
-        Column("connect_s", "number", "how long its connection took; empty for one kept alive"),
-        Column("ttft_s", "number", "first_s - sent_s"),
-        Column("ttft_from_due_s", "number", "first_s - due_s"),
-        Column("tpot_s", "number", "(last_s - first_s) ÷ (output tokens - those of the first read)"),
-        Column("e2e_s", "number", "last_s - sent_s"),
-        Column("asked_prompt_tokens", "count", ""),
-        Column("asked_output_tokens", "count", ""),
-        Column("prompt_tokens", "count", "by the server's usage"),
-        Column("cached_tokens", "count", "of these, from the prefix cache, where the server tells"),
-        Column("output_tokens", "count", ""),
-        Column("tokens_from", "text", "what output_tokens was counted by: ids, usage, chunks"),
-        Column("chunks", "count", "events that brought tokens"),
-        Column("first_tokens", "count", "tokens of the first read; empty when one"),
-        Column("gaps_us", "counts", "µs between reads that brought tokens"),
-        Column("gap_tokens", "counts", "tokens that each gap brought; empty when one each"),
-        Column("status", "count", "HTTP"),
-        Column("error", "text", "class of the failure; empty with end_s set: it succeeded"),
-        Column("detail", "text", "what was said of the failure"),
-        Column("finish", "text", "finish reason"),
-        Column("server_queue_s", "number", "its own timing (--enable-per-request-metrics): queued to scheduled"),
-        Column("server_prefill_s", "number", "scheduled to first token; vLLM calls it time_to_first_token_ms"),
-        Column("server_decode_s", "number", "first to last token"),
-        Column("server_itl_mean_s", "number", "mean time between its tokens"),
-        Column("timings", "text", "the server's timing object, word for word, as JSON"),
+        TableColumn("phase", "count", "of the load, from 0; -1: a trial before the phases"),
+        TableColumn("id", "count", "within the phase"),
+        TableColumn("server", "count", "index of the server it went to"),
+        TableColumn("warmup", "yes/no", "in no number of the load"),
+        *(TableColumn(name, "number", f"second of the session: {says}") for name, says in _STAMPS),
+        TableColumn("sent_unix_s", "number", "sent_s by the wall clock"),
+        TableColumn("connect_s", "number", "how long its connection took; empty for one kept alive"),
+        TableColumn("ttft_s", "number", "first_s - sent_s"),
+        TableColumn("ttft_from_due_s", "number", "first_s - due_s"),
+        TableColumn("tpot_s", "number", "(last_s - first_s) ÷ (output tokens - those of the first read)"),
+        TableColumn("e2e_s", "number", "last_s - sent_s"),
+        TableColumn("asked_prompt_tokens", "count", ""),
+        TableColumn("asked_output_tokens", "count", ""),
+        TableColumn("prompt_tokens", "count", "by the server's usage"),
+        TableColumn("cached_tokens", "count", "of these, from the prefix cache, where the server tells"),
+        TableColumn("output_tokens", "count", ""),
+        TableColumn("tokens_from", "text", "what output_tokens was counted by: ids, usage, chunks"),
+        TableColumn("chunks", "count", "events that brought tokens"),
+        TableColumn("first_tokens", "count", "tokens of the first read; empty when one"),
+        TableColumn("gaps_us", "counts", "µs between reads that brought tokens"),
+        TableColumn("gap_tokens", "counts", "tokens that each gap brought; empty when one each"),
+        TableColumn("status", "count", "HTTP"),
+        TableColumn("error", "text", "class of the failure; empty with end_s set: it succeeded"),
+        TableColumn("detail", "text", "what was said of the failure"),
+        TableColumn("finish", "text", "finish reason"),
+        TableColumn("server_queue_s", "number", "its own timing (--enable-per-request-metrics): queued to scheduled"),
+        TableColumn("server_prefill_s", "number", "scheduled to first token; vLLM calls it time_to_first_token_ms"),
+        TableColumn("server_decode_s", "number", "first to last token"),
+        TableColumn("server_itl_mean_s", "number", "mean time between its tokens"),
+        TableColumn("timings", "text", "the server's timing object, word for word, as JSON"),
     ),
 )
 
 
-class Requests:
+class RequestRows:
     """Puts the lines of each request together: `take` an event, and a row comes out where it ends a request."""
 
     def __init__(self, start: Start) -> None:
@@ -132,7 +132,7 @@ class Requests:
 
 def requests(start: Start, events: Iterable[AnyEvent]) -> Iterator[Row]:
     """The rows of REQUESTS."""
-    together = Requests(start)
+    together = RequestRows(start)
     for event in events:
         ended = together.take(event)
         if ended is not None:

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from vtop.export.spans import Values, counts, numbers, spans, sums
-from vtop.export.tables.table import Column, Kind, Row, Table
+from vtop.export.tables.table import Kind, Row, TableColumn, TableLayout
 from vtop.metrics.quantity import Quantity
 from vtop.server_kinds import registry
 from vtop.session.history.server import ServerHistory
@@ -60,39 +60,41 @@ def _of(quantity: Quantity, part: str, says: str) -> str:
     return f"{source}: {says}" if says else source
 
 
-SAMPLES = Table(
+SAMPLES = TableLayout(
     "samples",
     "a scrape of a server, in the order of servers and then of time",
     (
-        Column("at_s", "number", "the scrape was asked for: seconds of the session"),
-        Column("unix_s", "number", "the same instant by the wall clock"),
-        Column("written_s", "number", "the line was written: from here on a screen shows the scrape"),
-        Column("server", "count", "index of the server, from 0"),
-        Column("url", "text", "its URL"),
-        Column("took_s", "number", "how long the scrape took"),
-        Column("page_bytes", "count", "its size"),
-        Column("bad_lines", "count", "lines of it that could not be read"),
-        Column("health", "count", "HTTP status of /health asked with it; 0: no answer"),
-        Column("restart", "yes/no", "counters began anew on this scrape"),
-        *(Column(name, kind, _of(quantity, part, says)) for name, kind, quantity, part, says in _GAUGES),
-        *(Column(name, kind, _of(quantity, part, says)) for name, kind, quantity, part, says in _COUNTERS),
+        TableColumn("at_s", "number", "the scrape was asked for: seconds of the session"),
+        TableColumn("unix_s", "number", "the same instant by the wall clock"),
+        TableColumn("written_s", "number", "the line was written: from here on a screen shows the scrape"),
+        TableColumn("server", "count", "index of the server, from 0"),
+        TableColumn("url", "text", "its URL"),
+        TableColumn("took_s", "number", "how long the scrape took"),
+        TableColumn("page_bytes", "count", "its size"),
+        TableColumn("bad_lines", "count", "lines of it that could not be read"),
+        TableColumn("health", "count", "HTTP status of /health asked with it; 0: no answer"),
+        TableColumn("restart", "yes/no", "counters began anew on this scrape"),
+        *(TableColumn(name, kind, _of(quantity, part, says)) for name, kind, quantity, part, says in _GAUGES),
+        *(TableColumn(name, kind, _of(quantity, part, says)) for name, kind, quantity, part, says in _COUNTERS),
         *(
             column
             for name, quantity, whose in _HISTOGRAMS
             for column in (
-                Column(f"{name}_sum_s", "number", f"`{_SERIES.exported_as(quantity)}`: sum over {whose}"),
-                Column(f"{name}_count", "count", "how many these are; Δ sum ÷ Δ count is an exact mean"),
+                TableColumn(f"{name}_sum_s", "number", f"`{_SERIES.exported_as(quantity)}`: sum over {whose}"),
+                TableColumn(f"{name}_count", "count", "how many these are; Δ sum ÷ Δ count is an exact mean"),
             )
         ),
-        Column(
+        TableColumn(
             "iteration_tokens_total",
             "number",
             f"`{_SERIES.exported_as(_Q.ITERATION_TOKENS)}`: sum; recompute not in it",
         ),
-        Column("iterations_total", "count", "engine steps that gave output"),
-        Column("gpu_power_w", "number", "NVML, latest reading: of the GPUs in use by a watched server, else of all"),
-        Column("gpu_power_limit_w", "number", "of the same GPUs"),
-        Column("gpu_sm_mhz", "number", "the fastest of them"),
+        TableColumn("iterations_total", "count", "engine steps that gave output"),
+        TableColumn(
+            "gpu_power_w", "number", "NVML, latest reading: of the GPUs in use by a watched server, else of all"
+        ),
+        TableColumn("gpu_power_limit_w", "number", "of the same GPUs"),
+        TableColumn("gpu_sm_mhz", "number", "the fastest of them"),
     ),
 )
 

@@ -15,7 +15,7 @@ Kind = Literal["number", "count", "yes/no", "text", "counts"]  # a count is a wh
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """Its name carries the unit: _s, _us, _bytes, _w, _j, _c, _mhz, _ratio, _per_s; _total grows and never falls."""
 
     name: str
@@ -24,10 +24,10 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableLayout:
     name: str
     row: str  # what a row is
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
 
     @property
     def header(self) -> tuple[str, ...]:

@@ -11,13 +11,13 @@ from vtop.export.files import refuse_existing, table_path
 from vtop.export.tables.events import EVENTS, events
 from vtop.export.tables.machines import ENGINES, GPUS, engines, gpus
 from vtop.export.tables.phases import PHASES, phases
-from vtop.export.tables.requests import REQUESTS, Requests
+from vtop.export.tables.requests import REQUESTS, RequestRows
 from vtop.export.tables.samples import SAMPLES, samples
-from vtop.export.tables.table import Row, Table
+from vtop.export.tables.table import Row, TableLayout
 from vtop.recording import AnyEvent, Recording
 from vtop.session.session import Session, read
 
-OF_SESSION: Final[Mapping[Table, Callable[[Session], Iterator[Row]]]] = {
+OF_SESSION: Final[Mapping[TableLayout, Callable[[Session], Iterator[Row]]]] = {
     SAMPLES: samples,
     ENGINES: engines,
     GPUS: gpus,
@@ -27,14 +27,14 @@ OF_SESSION: Final[Mapping[Table, Callable[[Session], Iterator[Row]]]] = {
 TABLES: Final = (SAMPLES, REQUESTS, PHASES, EVENTS, ENGINES, GPUS)
 
 
-class Sheet(Protocol):
+class TableSheet(Protocol):
     """A table being written."""
 
     def add(self, row: Row) -> None: ...
 
 
 # opens a file for a table, closes it when it is complete
-Opener = Callable[[Path, Table, bool], AbstractContextManager[Sheet]]
+Opener = Callable[[Path, TableLayout, bool], AbstractContextManager[TableSheet]]
 
 
 def write(recording: Recording, out: Path, *, folder: bool, force: bool, suffix: str, opener: Opener) -> list[Path]:
@@ -43,7 +43,7 @@ def write(recording: Recording, out: Path, *, folder: bool, force: bool, suffix:
     if not force:
         refuse_existing(list(paths.values()))
     with opener(paths[REQUESTS], REQUESTS, force) as sheet:
-        together = Requests(recording.start)
+        together = RequestRows(recording.start)
 
         def watching(event: AnyEvent) -> None:
             request = together.take(event)

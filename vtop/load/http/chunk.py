@@ -33,7 +33,7 @@ class Delta(msgspec.Struct, gc=False):
     tool_calls: list[Any] | None = None
 
 
-class Choice(msgspec.Struct, gc=False):
+class ChunkChoice(msgspec.Struct, gc=False):
     index: int = 0
     text: str | None = None
     delta: Delta | None = None
@@ -43,7 +43,7 @@ class Choice(msgspec.Struct, gc=False):
 
 
 class Chunk(msgspec.Struct, gc=False):
-    choices: list[Choice] | None = None
+    choices: list[ChunkChoice] | None = None
     usage: Usage | None = None
     error: Any = None
     metrics: dict[str, Any] | None = None
@@ -77,9 +77,9 @@ def _lenient(data: bytes) -> Chunk | None:
     )
 
 
-def _lenient_choice(said: dict[str, Any]) -> Choice:
+def _lenient_choice(said: dict[str, Any]) -> ChunkChoice:
     ids, finish = said.get("token_ids"), said.get("finish_reason")
-    return Choice(
+    return ChunkChoice(
         index=_number(said.get("index")) or 0,
         text=_text(said.get("text")),
         delta=_lenient_delta(said.get("delta")),

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from vtop.access import Access
 from vtop.errors import VtopError
 from vtop.load.http.client_limits import CLIENT_LIMIT, ClientLimit, limit_of
-from vtop.load.http.connection import Clock, Connection, Patience
+from vtop.load.http.connection import Clock, LoadConnection, Patience
 from vtop.load.http.deferred import Backlog
 from vtop.load.http.exchange import Exchange
 
@@ -50,9 +50,9 @@ class Client:
         self._addresses: list[str] = []
         self._view = memoryview(bytearray(READ_BYTES))
         self._backlog = Backlog()
-        self._all: set[Connection] = set()
-        self._free: list[Connection] = []
-        self._opening: set[asyncio.Task[Connection]] = set()
+        self._all: set[LoadConnection] = set()
+        self._free: list[LoadConnection] = []
+        self._opening: set[asyncio.Task[LoadConnection]] = set()
         self.stale = 0  # kept connections that turned out to be closed; no failure of the server
         self.opened = 0  # connections made
 
@@ -77,7 +77,7 @@ class Client:
             batch = min(WARM_AT_ONCE, connections - len(self._all))
             results = await asyncio.gather(*(self._open() for _ in range(batch)), return_exceptions=True)
             for result in results:
-                if isinstance(result, Connection):
+                if isinstance(result, LoadConnection):
                     self._free.append(result)
                 elif isinstance(result, OSError):
                     limit = limit or self._limit(result)
@@ -134,19 +134,19 @@ class Client:
         for connection in list(self._all):
             connection.abort()
 
-    def _kept(self) -> Connection | None:
+    def _kept(self) -> LoadConnection | None:
         while self._free:
             connection = self._free.pop()
             if connection.open:
                 return connection
         return None
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: LoadConnection) -> None:
         self._all.discard(connection)
         if connection in self._free:
             self._free.remove(connection)
 
-    async def _open(self) -> Connection:
+    async def _open(self) -> LoadConnection:
         """Raises OSError (time-outs and TLS errors are such)."""
         try:
             async with asyncio.timeout(self._patience.connect_s):
@@ -154,7 +154,7 @@ class Client:
         except TimeoutError:
             raise TimeoutError(f"no connection in {self._patience.connect_s:g} s") from None
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> LoadConnection:
         loop = asyncio.get_running_loop()
         if not self._addresses:  # once: asking again for each connection would be part of the measurement
             found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
@@ -184,8 +184,8 @@ class Client:
         self.opened += 1
         return connection
 
-    def _connection(self) -> Connection:
-        return Connection(
+    def _connection(self) -> LoadConnection:
+        return LoadConnection(
             self._clock,
             self._patience,
             self._view,

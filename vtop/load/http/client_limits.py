@@ -9,7 +9,9 @@ import errno
 import resource
 from typing import Final
 
-CLIENT_LIMIT: Final = "client_limit"  # the class of failure
+from vtop.recording.vocabulary import ErrorClass
+
+CLIENT_LIMIT: Final[ErrorClass] = "client_limit"  # the class of failure
 
 
 class ClientLimit(Exception):

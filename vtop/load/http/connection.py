@@ -12,6 +12,7 @@ import httptools
 from vtop import faults
 from vtop.load.http.client_limits import CLIENT_LIMIT, limit_of
 from vtop.load.http.exchange import Exchange
+from vtop.recording.vocabulary import ErrorClass
 
 HEAD_LIMIT: Final = 2**20  # bytes before the headers are complete
 LINGER_S: Final = 1.0  # how long the end of an answer may come after its [DONE]
@@ -30,7 +31,7 @@ class Patience:
     total_s: float | None = None
 
 
-class Connection(asyncio.BufferedProtocol):
+class LoadConnection(asyncio.BufferedProtocol):
     """idle and gone are called when it is free for the next request, and when it can never be used again.
 
     What is read is stamped and copied at once; `later` is given what understands it (see backlog.py).
@@ -42,8 +43,8 @@ class Connection(asyncio.BufferedProtocol):
         patience: Patience,
         view: memoryview,
         *,
-        idle: Callable[[Connection], None],
-        gone: Callable[[Connection], None],
+        idle: Callable[[LoadConnection], None],
+        gone: Callable[[LoadConnection], None],
         later: Callable[[Callable[[], None]], None],
     ) -> None:
         self._clock = clock
@@ -103,7 +104,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort("cancelled_at_end", "")
             raise
 
-    def abort(self, broke: str = "cancelled_at_end", why: str = "") -> None:
+    def abort(self, broke: ErrorClass = "cancelled_at_end", why: str = "") -> None:
         """Close the socket at once; a request under way ends so, with all that was read of its answer."""
         self._catch_up()
         self._aborted = True
@@ -292,7 +293,7 @@ class Connection(asyncio.BufferedProtocol):
         if over is not None and not over.done():
             over.set_result(True)
 
-    def _break(self, broke: str, why: str) -> None:
+    def _break(self, broke: ErrorClass, why: str) -> None:
         """The conversation ended before the answer did."""
         exchange = self._exchange
         if exchange is None:
@@ -312,7 +313,7 @@ class Connection(asyncio.BufferedProtocol):
         if over is not None and not over.done():
             over.set_result(not stale)
 
-    def _close_exchange(self, broke: str | None, why: str) -> asyncio.Future[bool] | None:
+    def _close_exchange(self, broke: ErrorClass | None, why: str) -> asyncio.Future[bool] | None:
         self._stop_timer()
         exchange, self._exchange = self._exchange, None
         if exchange is not None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from vtop.load.http.response import Asked, Reading
+from vtop.load.http.response import ExpectedAnswer, Reading
 from vtop.load.http.server_errors import clean, message_of, refused_field
 from vtop.load.http.sse import LIMIT_BYTES, EventStream
 from vtop.recording.events import Request
+from vtop.recording.vocabulary import ErrorClass
 
 BODY_LIMIT: Final = 8 * 2**20  # bytes read of an answer that is no event stream
 ERROR_LIMIT: Final = 64 * 2**10  # of one that says no
@@ -51,7 +52,9 @@ class Exchange:
         "wire",
     )
 
-    def __init__(self, wire: bytes, asked: Asked, *, due_s: float | None = None, seen: Seen | None = None) -> None:
+    def __init__(
+        self, wire: bytes, asked: ExpectedAnswer, *, due_s: float | None = None, seen: Seen | None = None
+    ) -> None:
         self.wire = wire
         self.seen = seen
         self.secrets: tuple[str, ...] = ()
@@ -67,7 +70,7 @@ class Exchange:
         self.headers_s: float | None = None
         self.end_s: float | None = None
         self.status: int | None = None
-        self.error: str | None = None
+        self.error: ErrorClass | None = None
         self.detail: str | None = None
         self.refused: str | None = None  # the field of the request that the server would not take
         self.kept = False  # its connection had been open before
@@ -98,7 +101,7 @@ class Exchange:
         limit = STREAM_LIMIT + TOKEN_LIMIT * asked if asked else 16 * STREAM_LIMIT
         return None if self._came <= limit else f"an answer of more than {limit >> 20:,} MiB is not read further"
 
-    def finish(self, at: float, last_read_s: float, broke: str | None = None, why: str = "") -> None:
+    def finish(self, at: float, last_read_s: float, broke: ErrorClass | None = None, why: str = "") -> None:
         """Nothing more comes. broke and why: see `Reading.verdict`; None when the answer came to its end."""
         if self.end_s is not None:
             return

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from vtop.load.http.chunk import Choice, Usage, count, decode
+from vtop.load.http.chunk import ChunkChoice, Usage, count, decode
 from vtop.load.http.server_errors import message_of
 from vtop.load.http.sse import StreamEvent
+from vtop.recording.vocabulary import ErrorClass, TokensFrom
 
 DONE: Final = b"[DONE]"
 LONGEST_WORD: Final = 100  # characters of a reason, a name or a word that a server says
@@ -23,7 +24,7 @@ MOST_TIMINGS: Final = 2**16  # bytes of the event with them
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ExpectedAnswer:
     """What the answer is held against. output_tokens is max_tokens; exact: ignore_eos was asked for as well."""
 
     output_tokens: int | None = None
@@ -59,7 +60,7 @@ class Reading:
         "unread",
     )
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: ExpectedAnswer) -> None:
         self._asked = asked
         self._echo = asked.echo  # the prompt is still to come back
         self.first_s: float | None = None
@@ -144,7 +145,7 @@ class Reading:
             self._at.append(at)
             self._tokens.append(tokens)
 
-    def _count(self, choice: Choice, running: int | None, at: float) -> int | None:
+    def _count(self, choice: ChunkChoice, running: int | None, at: float) -> int | None:
         """Tokens that this choice brought; None where an empty event leaves it open."""
         before = self._running.get(choice.index, 0) if running is not None else 0
         if running is not None:
@@ -235,7 +236,7 @@ class Reading:
         return sum(self._tokens) if self._at else None
 
     @property
-    def tokens_from(self) -> str | None:
+    def tokens_from(self) -> TokensFrom | None:
         """ids, usage or chunks: what `output_tokens` was counted by."""
         usage = self._usage_tokens
         if self._ids and not self._guessed and usage in (None, sum(self._tokens)):
@@ -262,7 +263,7 @@ class Reading:
         """Tokens of each read that brought some. Exact when they add up to `output_tokens`; else they are events."""
         return tuple(self._tokens)
 
-    def verdict(self, status: int | None, broke: str | None, why: str) -> tuple[str | None, str]:
+    def verdict(self, status: int | None, broke: ErrorClass | None, why: str) -> tuple[ErrorClass | None, str]:
         """The class of failure, None for a success, and its message.
 
         broke: how the conversation ended when not by the answer's end (stalled, timeout, connect, client_limit, reset,
@@ -283,7 +284,7 @@ class Reading:
             return "truncated", "it ended without a finish_reason"
         return "truncated", why or "the answer was empty"
 
-    def _held_against_asked(self, usage: int | None) -> tuple[str | None, str]:
+    def _held_against_asked(self, usage: int | None) -> tuple[ErrorClass | None, str]:
         tokens = self.output_tokens
         if not tokens:
             return "short_output", "not one token came"

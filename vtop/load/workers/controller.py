@@ -29,10 +29,11 @@ from vtop.load.workers.protocol import (
     Steady,
     Until,
 )
-from vtop.load.workers.worker_handle import Work
+from vtop.load.workers.worker_handle import WorkerHandle
 from vtop.load.workers.worker_pool import STOP_S, WorkerPool
-from vtop.load.workload.phase import WARMUP_LIMIT_S, Phase
+from vtop.load.workload.phase import WARMUP_LIMIT_S, PlannedPhase
 from vtop.recording.events import Event, Host, Note
+from vtop.recording.vocabulary import LoadState
 
 SETTLE_S = 2.0  # between two phases
 RETRY_S = 1.0  # while the server is not up
@@ -53,7 +54,7 @@ class Controller:
 
     def __init__(
         self,
-        phases: Sequence[Phase],
+        phases: Sequence[PlannedPhase],
         endpoint: Endpoint,
         append: Callable[[Event], None],
         clock: Callable[[], float],
@@ -83,7 +84,7 @@ class Controller:
         self._refused: set[str] = set()
         self._steady_s = 0.0  # when the warm-up of the phase was through
         self._phase: int | None = None  # that runs
-        self._target: Phase | None = None  # of it, as changed by hand
+        self._target: PlannedPhase | None = None  # of it, as changed by hand
 
     def start(self) -> None:
         self._thread.start()
@@ -185,8 +186,8 @@ class Controller:
             if self.failed is not None or self._stopped.is_set():
                 return
 
-    def _run_phase(self, index: int, phase: Phase) -> None:
-        def done(work: Work) -> bool:
+    def _run_phase(self, index: int, phase: PlannedPhase) -> None:
+        def done(work: WorkerHandle) -> bool:
             return work.done is not None and work.done.phase == index
 
         for work in self._pool.works:
@@ -218,7 +219,12 @@ class Controller:
         self._put_down(index, phase, "end", reason)
 
     def _wait_for(
-        self, phase: Phase, met: Callable[[Work], bool], timeout_s: float | None = None, *, stoppable: bool = True
+        self,
+        phase: PlannedPhase,
+        met: Callable[[WorkerHandle], bool],
+        timeout_s: float | None = None,
+        *,
+        stoppable: bool = True,
     ) -> bool:
         """Whether all of the phase's workers are so far.
 
@@ -236,7 +242,7 @@ class Controller:
             self._pool.changed.wait_for(over, timeout_s)
             return all(map(met, works))
 
-    def _reason(self, index: int, phase: Phase) -> str:
+    def _reason(self, index: int, phase: PlannedPhase) -> str:
         """Why a phase ended, of all its workers: done, or what the first of them says that ended early."""
         ends = [work.done for work in self._pool.works[: phase.pool]]
         ended = [end for end in ends if end is not None and end.phase == index]
@@ -246,7 +252,7 @@ class Controller:
 
     # --- what workers say ------------------------------------------------------------------------------------------
 
-    def _hear(self, work: Work, news: News) -> None:
+    def _hear(self, work: WorkerHandle, news: News) -> None:
         match news:
             case Ready(phase=phase, caveats=caveats):
                 work.ready = phase
@@ -282,7 +288,7 @@ class Controller:
 
     # --- words -----------------------------------------------------------------------------------------------------
 
-    def _host(self, phase: Phase) -> Host:
+    def _host(self, phase: PlannedPhase) -> Host:
         pulses = [work.pulse for work in self._pool.works[: phase.pool] if work.pulse is not None]
         return Host(
             at_s=round(self._clock(), 6),
@@ -291,7 +297,7 @@ class Controller:
             load_lag_max_s=round(max(pulse.lag_max_s for pulse in pulses), 6),
         )
 
-    def _put_down(self, index: int, phase: Phase, state: str, reason: str | None = None) -> None:
+    def _put_down(self, index: int, phase: PlannedPhase, state: LoadState, reason: str | None = None) -> None:
         self._append(phase.line(index, state, server=self._server, slo=self._slo, reason=reason))
 
     def _say(self, text: str) -> None:

@@ -21,11 +21,11 @@ from vtop.load.http.client_limits import ClientLimit
 from vtop.load.http.connection import Clock
 from vtop.load.http.deferred import AT_ONCE
 from vtop.load.http.exchange import Exchange
-from vtop.load.http.response import Asked
+from vtop.load.http.response import ExpectedAnswer
 from vtop.load.workers.line_writer import LineWriter
 from vtop.load.workers.protocol import Aim, Steady
 from vtop.load.workload.arrivals import closed_ids, due_times, share
-from vtop.load.workload.phase import Phase
+from vtop.load.workload.phase import PlannedPhase
 from vtop.load.workload.prompts import Prompts
 from vtop.recording.events import Request
 
@@ -42,7 +42,7 @@ class Running:
 
     def __init__(
         self,
-        phase: Phase,
+        phase: PlannedPhase,
         index: int,
         prompts: Prompts,
         worker: int,
@@ -272,7 +272,7 @@ class Running:
 
     def _make(self, k: int) -> Exchange:
         _, output_tokens = self._prompts.asked(k)
-        asked = Asked(output_tokens=output_tokens, exact=output_tokens is not None)
+        asked = ExpectedAnswer(output_tokens=output_tokens, exact=output_tokens is not None)
         return Exchange(self._client.lay(self._path, self._prompts.payload(k)), asked, seen=partial(self._seen, k))
 
     def _send(self, k: int, exchange: Exchange) -> None:

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from vtop.access import Endpoint
 from vtop.errors import VtopError
 from vtop.load.http.server_errors import clean
-from vtop.load.workload.phase import Phase
-from vtop.load.workload.prompts import VOCABULARY, WORDS
+from vtop.load.workload.phase import PlannedPhase
+from vtop.load.workload.prompts import VOCABULARY, WORDS, CannotCount
 
 TIMEOUT_S = 10.0
 LIMIT_BYTES = 1 << 22
@@ -36,7 +36,7 @@ class Model:
     name: str
     max_model_len: int | None
 
-    def check(self, phases: Sequence[Phase]) -> None:
+    def check(self, phases: Sequence[PlannedPhase]) -> None:
         """Raises VtopError for a phase whose requests are longer than the model takes."""
         for phase in phases:
             if self.max_model_len is None or phase.input is None or phase.output is None:
@@ -92,7 +92,7 @@ def count_tokens(endpoint: Endpoint, name: str, text: str) -> int:
     status, said = _ask(endpoint, "POST", "/tokenize", body)
     count = said.get("count") if status == 200 and isinstance(said, dict) else None
     if not _whole(count) or not 0 <= count < MOST:
-        raise VtopError(f"/tokenize: {status}; chat prompts of an exact length need it")
+        raise CannotCount(f"/tokenize: {status}; chat prompts of an exact length need it")
     return count
 
 

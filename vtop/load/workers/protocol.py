@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from vtop.access import Endpoint
-from vtop.load.workload.phase import Phase
+from vtop.load.workload.phase import PlannedPhase
 
 NEWS = b"!"  # begins a line that is no event
 
@@ -20,7 +20,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     origin_s: float
     endpoint: Endpoint
     model: str
-    phases: tuple[Phase, ...]
+    phases: tuple[PlannedPhase, ...]
     vocabulary: tuple[int, ...]
     entropy: str
     worker: int

@@ -23,7 +23,7 @@ from vtop import faults
 from vtop.errors import VtopError
 from vtop.load.http.client import Client
 from vtop.load.http.exchange import Exchange
-from vtop.load.http.response import Asked
+from vtop.load.http.response import ExpectedAnswer
 from vtop.load.workers import probe
 from vtop.load.workers.line_writer import LineWriter
 from vtop.load.workers.phase_runner import Running
@@ -42,8 +42,9 @@ from vtop.load.workers.protocol import (
     Until,
 )
 from vtop.load.workload.dataset import Item, read
-from vtop.load.workload.phase import Phase
-from vtop.load.workload.prompts import Prompts
+from vtop.load.workload.phase import PlannedPhase
+from vtop.load.workload.prompts import TOKEN_IDS, Prompts
+from vtop.recording.vocabulary import Api
 
 TICK_S = 0.01  # of the lag sampler
 TRY_S = 15.0  # a server that is busy for longer is not waited for to try its fields
@@ -146,27 +147,39 @@ class Worker:
             without=self._without,
         )
 
-    async def _try_fields(self, api: str) -> None:
-        """A request of one token shows which optional fields the server does not take; no measured one pays for it."""
-        setup = self._setup
+    async def _try_fields(self, api: Api) -> None:
+        """A request of one token shows what the server does not take: optional fields, or token ids as a prompt, as
+        gateways do not. No measured request pays for it."""
+        ids = self._setup.vocabulary[:1] if api == "completions" else ()
         for _ in range(8):
-            prompts = Prompts(
-                replace(Phase(), concurrency=1, api=api, output=None),
-                model=setup.model,
-                entropy=f"{setup.entropy} trial {self._trials}",
-                vocabulary=setup.vocabulary,
-                items=(Item(text="hello", output_tokens=1),),
-                without=self._without,
-            )
-            exchange = Exchange(self._client.lay(PATHS[api], prompts.payload(0)), Asked(output_tokens=1))
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(TRY_S):
-                    await self._client.run(exchange)
-            self._say.event(exchange.record(id=self._trials, phase=TRIAL, warmup=True))
-            self._trials += setup.workers
-            if exchange.refused is None:
+            exchange = await self._try(api, Item(text=None if ids else "hello", ids=ids or None, output_tokens=1))
+            if exchange.refused is not None:
+                self._drop(exchange.refused)
+            elif ids and exchange.status in (400, 415, 422, 500, 501):
+                ids = ()
+                if (await self._try(api, Item(text="hello", output_tokens=1))).error is None:
+                    self._drop(TOKEN_IDS)
+                    return
+            else:
                 return
-            self._drop(exchange.refused)
+
+    async def _try(self, api: Api, item: Item) -> Exchange:
+        setup = self._setup
+        prompts = Prompts(
+            replace(PlannedPhase(), concurrency=1, api=api, output=None),
+            model=setup.model,
+            entropy=f"{setup.entropy} trial {self._trials}",
+            vocabulary=setup.vocabulary,
+            items=(item,),
+            without=self._without,
+        )
+        exchange = Exchange(self._client.lay(PATHS[api], prompts.payload(0)), ExpectedAnswer(output_tokens=1))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(TRY_S):
+                await self._client.run(exchange)
+        self._say.event(exchange.record(id=self._trials, phase=TRIAL, warmup=True))
+        self._trials += setup.workers
+        return exchange
 
     def _drop(self, field: str) -> frozenset[str]:
         """All that is to be left out."""

@@ -15,7 +15,7 @@ from vtop.load.workers.protocol import Done, Order, Pulse, Setup
 from vtop.recording.events import Request
 
 
-class Work:
+class WorkerHandle:
     """Its process runs from the start on; `gone` once it has ended and everything it said is on record."""
 
     def __init__(self, number: int) -> None:

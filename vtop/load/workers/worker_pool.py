@@ -15,7 +15,7 @@ import msgspec
 
 from vtop import faults
 from vtop.load.workers.protocol import NEWS, News, Order, Setup
-from vtop.load.workers.worker_handle import Work
+from vtop.load.workers.worker_handle import WorkerHandle
 from vtop.recording.events import Event, Request, decode
 
 STOP_S = 1.0  # for all of them to end by themselves
@@ -32,7 +32,7 @@ class WorkerPool:
         self,
         append: Callable[[Event], None],
         clock: Callable[[], float],
-        heard: Callable[[Work, News], None],
+        heard: Callable[[WorkerHandle, News], None],
         lost: Callable[[str], None],
     ) -> None:
         self._append = append
@@ -41,11 +41,11 @@ class WorkerPool:
         self._lost = lost
         self._dismissed = False
         self.changed = threading.Condition()
-        self.works: list[Work] = []
+        self.works: list[WorkerHandle] = []
 
     def start(self, setup: Setup) -> None:
         for number in range(setup.workers):
-            work = Work(number)
+            work = WorkerHandle(number)
             work.listener = threading.Thread(target=self._listen, args=(work,), name="load news", daemon=True)
             self.works.append(work)
             work.tell(msgspec.structs.replace(setup, worker=number))
@@ -71,7 +71,7 @@ class WorkerPool:
             if work.listener is not None and work.listener.is_alive():
                 work.listener.join(STOP_S)
 
-    def _listen(self, work: Work) -> None:
+    def _listen(self, work: WorkerHandle) -> None:
         decoder = msgspec.json.Decoder(News)
         assert work.process.stdout is not None
         try:
@@ -89,7 +89,7 @@ class WorkerPool:
             work.process.kill()
         self._bury(work)
 
-    def _hear_of(self, work: Work, request: object) -> None:
+    def _hear_of(self, work: WorkerHandle, request: object) -> None:
         if not isinstance(request, Request):
             return
         key = request.phase, request.id
@@ -99,7 +99,7 @@ class WorkerPool:
             work.under_way.pop(key, None)
         self._append(request)
 
-    def _bury(self, work: Work) -> None:
+    def _bury(self, work: WorkerHandle) -> None:
         """It has ended: what it had under way has no other end."""
         why = work.last_word()
         for request in work.under_way.values():

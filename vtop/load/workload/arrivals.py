@@ -11,11 +11,11 @@ from hashlib import blake2b
 from itertools import count
 from random import Random
 
-from vtop.load.workload.phase import Lengths, Phase
+from vtop.load.workload.phase import PlannedPhase, TokenRange
 
 
 def due_times(
-    phase: Phase,
+    phase: PlannedPhase,
     worker: int = 0,
     workers: int = 1,
     *,
@@ -37,7 +37,7 @@ def due_times(
     return ((k, at_s) for k, at_s in scheduled if k % workers == worker)
 
 
-def closed_ids(phase: Phase, worker: int = 0, workers: int = 1) -> Iterator[int]:
+def closed_ids(phase: PlannedPhase, worker: int = 0, workers: int = 1) -> Iterator[int]:
     """The requests of a worker in a closed loop, in order; without end where only the time is bounded.
 
     They are shared like the slots, so that the workers end together when the slots do not divide evenly.
@@ -56,7 +56,7 @@ def share(concurrency: int, worker: int, workers: int) -> int:
     return concurrency // workers + (worker < concurrency % workers)
 
 
-def lengths(phase: Phase, k: int) -> tuple[int | None, int | None]:
+def lengths(phase: PlannedPhase, k: int) -> tuple[int | None, int | None]:
     """Prompt and output tokens of request k; None where a file says it."""
     if phase.input is None and phase.output is None:
         return None, None
@@ -64,13 +64,13 @@ def lengths(phase: Phase, k: int) -> tuple[int | None, int | None]:
     return _within(phase.input, digest[:8]), _within(phase.output, digest[8:])
 
 
-def _within(tokens: Lengths | None, digest: bytes) -> int | None:
+def _within(tokens: TokenRange | None, digest: bytes) -> int | None:
     if tokens is None:
         return None
     return tokens.low + (int.from_bytes(digest, "big") * (tokens.high - tokens.low + 1) >> 64)
 
 
-def _instants(phase: Phase, recorded_s: Sequence[float], first: int, start_s: float) -> Iterator[float]:
+def _instants(phase: PlannedPhase, recorded_s: Sequence[float], first: int, start_s: float) -> Iterator[float]:
     rate = phase.rate_per_s
     if phase.arrival == "trace":
         before = max(first - 1, 0)  # the first instant of a trace may be any number
@@ -96,7 +96,7 @@ def _summed(start_s: float, gap: Callable[[], float]) -> Iterator[float]:
 
 
 def _until_the_end(
-    phase: Phase, instants: Iterator[float], first: int, measured_s: float
+    phase: PlannedPhase, instants: Iterator[float], first: int, measured_s: float
 ) -> Iterator[tuple[int, float]]:
     """The measured time begins with the last request of the warm-up, or with the phase."""
     from_s = measured_s if first >= phase.warmup else None

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from vtop.errors import VtopError
-from vtop.load.workload.phase import Phase
+from vtop.load.workload.phase import PlannedPhase
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ _DATASET = 'such as {"prompt": "…"} or {"input": 1024, "output": 256}'
 _TRACE = 'such as {"timestamp_s": 1.5, "input_length": 1024, "output_length": 256}'
 
 
-def look_for(phases: Sequence[Phase]) -> None:
+def look_for(phases: Sequence[PlannedPhase]) -> None:
     """Raises VtopError for the first file of the phases that cannot be opened; reads none of them."""
     for path in {path: None for phase in phases if (path := phase.trace or phase.dataset) is not None}:
         try:
@@ -65,7 +65,7 @@ def look_for(phases: Sequence[Phase]) -> None:
             raise _unreadable(path, error) from None
 
 
-def read(phase: Phase) -> tuple[Item, ...]:
+def read(phase: PlannedPhase) -> tuple[Item, ...]:
     """The requests of the phase's dataset or trace; () where it has neither. Raises VtopError."""
     path = phase.trace or phase.dataset
     if path is None:
@@ -77,7 +77,7 @@ def read(phase: Phase) -> tuple[Item, ...]:
     return parse(text, phase, Path(path).name)
 
 
-def parse(text: bytes, phase: Phase, name: str) -> tuple[Item, ...]:
+def parse(text: bytes, phase: PlannedPhase, name: str) -> tuple[Item, ...]:
     """The requests in the text of a file called `name`; a trace's in the order of their instants. Raises VtopError."""
     text = text.removeprefix(b"\xef\xbb\xbf").strip()
     lines = _TRACE if phase.trace is not None else _DATASET
@@ -109,7 +109,7 @@ def _lines(text: bytes, name: str) -> Iterator[tuple[str, bytes | msgspec.Raw]]:
             yield f"{name} line {number}", line
 
 
-def _request(line: _Line, phase: Phase) -> Item | None:
+def _request(line: _Line, phase: PlannedPhase) -> Item | None:
     """None for a conversation that nobody opened. Raises ValueError."""
     prompt: str | list[int] | None = line.prompt
     if line.conversations is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from vtop.recording.events import Load
+from vtop.recording.vocabulary import Api, LoadShape, LoadState
 from vtop.samples import samples_needed
 
 LIMIT_S = 3600.0  # of a phase whose time is not asked for; a person can always ask for more
@@ -16,7 +17,7 @@ PERCENTILES = (0.999, 0.99, 0.95, 0.9, 0.5)
 
 
 @dataclass(frozen=True, slots=True)
-class Lengths:
+class TokenRange:
     """Tokens from low to high, both included; every length as likely."""
 
     low: int
@@ -27,15 +28,15 @@ class Lengths:
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class PlannedPhase:
     """One stretch of load. The warm-up comes on top of `requests` and `for_s`; whichever of the two is met ends it."""
 
     concurrency: int | None = None  # a closed loop
     rate_per_s: float | None = None  # an open one; None too when a trace has its own times
     arrival: str | None = None  # poisson, constant, gamma:K, trace; None in a closed loop
     max_in_flight: int | None = None
-    input: Lengths | None = Lengths(1024, 1024)  # None: as the file says
-    output: Lengths | None = Lengths(256, 256)  # None: as the file says
+    input: TokenRange | None = TokenRange(1024, 1024)  # None: as the file says
+    output: TokenRange | None = TokenRange(256, 256)  # None: as the file says
     prefix_tokens: int = 0
     dataset: str | None = None  # a path
     trace: str | None = None  # a path
@@ -45,11 +46,11 @@ class Phase:
     for_s: float | None = None
     warmup: int = 0
     seed: int = 0
-    api: str = "completions"
+    api: Api = "completions"
     workers: int = 1
 
     @property
-    def shape(self) -> str:
+    def shape(self) -> LoadShape:
         """closed or open"""
         return "open" if self.concurrency is None else "closed"
 
@@ -83,7 +84,13 @@ class Phase:
         return " ".join(self._words())
 
     def line(
-        self, index: int, state: str, *, server: int = 0, slo: dict[str, float] | None = None, reason: str | None = None
+        self,
+        index: int,
+        state: LoadState,
+        *,
+        server: int = 0,
+        slo: dict[str, float] | None = None,
+        reason: str | None = None,
     ) -> Load:
         """What the recording says of it when it begins, is steady, changes or ends."""
         return Load(
@@ -136,7 +143,7 @@ def highest_percentile(samples: int) -> float | None:
     return next((p for p in PERCENTILES if samples >= samples_needed(p)), None)
 
 
-def thin(phase: Phase) -> str | None:
+def thin(phase: PlannedPhase) -> str | None:
     """In words, why the phase is too short for its p99; None when it is long enough."""
     needed = samples_needed(0.99)
     expected = phase.requests

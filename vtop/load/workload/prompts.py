@@ -15,7 +15,7 @@ from typing import Any
 from vtop.errors import VtopError
 from vtop.load.workload.arrivals import lengths
 from vtop.load.workload.dataset import Item
-from vtop.load.workload.phase import Phase
+from vtop.load.workload.phase import PlannedPhase
 
 # A cache matches whole blocks from the front, so one odd id in the first block would do; with the largest usual block
 # filled, a server that matches id by id shares nothing worth counting either.
@@ -44,6 +44,7 @@ WORD_LIST = (
     "spring square star"
 )
 WORDS = WORD_LIST.split()
+TOKEN_IDS = "token ids as a prompt"  # what a gateway may refuse, beside the fields
 OPENING = "Read:"  # so that every word of the prompt has a blank before it
 
 
@@ -67,6 +68,10 @@ class _Units:
         return self.between.join(map(self.table.__getitem__, memoryview(draw).cast("H")))
 
 
+class CannotCount(VtopError):
+    """The server does not say how many tokens a text has."""
+
+
 class Prompts:
     """The payloads of one phase. One request's depends on its number alone, so any worker makes any of them.
 
@@ -75,7 +80,7 @@ class Prompts:
 
     def __init__(
         self,
-        phase: Phase,
+        phase: PlannedPhase,
         *,
         model: str,
         entropy: str,
@@ -96,7 +101,13 @@ class Prompts:
         self._run = entropy
         self._phase_of_run = f"{entropy} {index}"
         chat = phase.api == "chat"
-        self._units = _words(count_tokens) if chat else _Units(_table([str(id_) for id_ in vocabulary]), "[", ",", "]")
+        if chat:
+            self._units = _words(count_tokens)
+        elif TOKEN_IDS in without:
+            self._units = _Units(_table(WORDS), f'"{OPENING} ', " ", '"', exact=False)
+        else:
+            self._units = _Units(_table([str(id_) for id_ in vocabulary]), "[", ",", "]")
+        self._ids = not chat and TOKEN_IDS not in without
         self._shared = round(phase.prefix_tokens / self._units.tokens_each)  # units
         self._before = self._units.before
         if self._shared:
@@ -138,7 +149,7 @@ class Prompts:
         if item is not None and item.ids is not None:
             return f"[{','.join(map(str, item.ids))}]"
         assert tokens is not None
-        if item is not None and item.hash_ids and not self._chat:
+        if item is not None and item.hash_ids and self._ids:
             return f"[{self._units.text(self._blocks(item.hash_ids, tokens, k))}]"
         return (
             f"{self._before}{self._units.text(self._own(k, self._units.of(tokens) - self._shared))}{self._units.after}"
@@ -166,6 +177,8 @@ class Prompts:
     def _check(self) -> None:
         if self._chat and any(item.ids is not None for item in self._items):
             raise VtopError("the dataset has prompts of token ids, which chat does not take; write api=completions")
+        if not self._ids and not self._chat and any(item.ids is not None for item in self._items):
+            raise VtopError("the dataset has prompts of token ids, which this server does not take")
         tokens = self._phase.input
         if tokens is not None and self._units.of(tokens.low) - self._shared < 1:
             least = self._units.overhead_tokens + self._phase.prefix_tokens + 1
@@ -181,8 +194,9 @@ class Prompts:
         if self._items and total is not None and total > len(self._items) and not self._phase.trace:
             again = "the prompts" if word_for_word else "the lengths"
             yield f"{total:,} requests from a dataset of {len(self._items):,}: {again} repeat"
-        if self._chat and any(item.hash_ids for item in self._items):
-            yield "the dataset's hash_ids are left out, no two prompts share blocks; api=completions shares them"
+        if not self._ids and any(item.hash_ids for item in self._items):
+            instead = "; api=completions shares them" if self._chat else ""
+            yield f"the dataset's hash_ids are left out, no two prompts share blocks{instead}"
         if self._phase.trace and (quick := _quick(self.recorded_s)) is not None:
             yield quick
         if not self._units.exact and word_for_word < max(len(self._items), 1):
@@ -233,7 +247,10 @@ def _words(count_tokens: Callable[[str], int] | None) -> _Units:
     before, after = f'[{{"role":"user","content":"{OPENING} ', '"}]'
     if count_tokens is None:
         return _Units(_table(WORDS), before, " ", after, exact=False)
-    overhead = count_tokens(OPENING)
+    try:
+        overhead = count_tokens(OPENING)
+    except CannotCount:
+        return _Units(_table(WORDS), before, " ", after, exact=False)
 
     def cost(words: Sequence[str]) -> int:
         return count_tokens(" ".join((OPENING, *words))) - overhead

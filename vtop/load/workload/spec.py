@@ -12,11 +12,14 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from vtop.errors import VtopError
-from vtop.load.workload.phase import LIMIT_S, Lengths, Phase, plain
+from vtop.load.workload.phase import LIMIT_S, PlannedPhase, TokenRange, plain
+from vtop.recording.vocabulary import APIS
 from vtop.units import duration
+
+_Word = TypeVar("_Word", bound=str)
 
 # word -> how it is written, what it asks for
 WORDS = {
@@ -65,7 +68,7 @@ LEAST_REQUESTS = 128  # the p95 of so many can be trusted
 A_SLOT = 5  # requests of each that are in flight: three whole rounds between ramp and drain
 
 
-def phases(specs: Sequence[str], *, option: str = "--load") -> tuple[Phase, ...]:
+def phases(specs: Sequence[str], *, option: str = "--load") -> tuple[PlannedPhase, ...]:
     """The phases of all SPECs, in order. `option` names the place in an error. Raises VtopError."""
     return tuple(phase for text in specs for phase in _Spec(text, option).phases())
 
@@ -76,7 +79,7 @@ def sweep(
     rate: str | None = None,
     words: str = "in=1024 out=256",
     option: str = "sweep",
-) -> tuple[Phase, ...]:
+) -> tuple[PlannedPhase, ...]:
     """One phase for each concurrency (or rate), alike in all else; `words` is the rest of a SPEC.
 
     Where `words` name no warm-up, each phase warms up with one request a slot (8 in an open loop), so that the
@@ -89,7 +92,7 @@ def sweep(
 
 
 @dataclass(frozen=True, slots=True)
-class Slo:
+class SloBounds:
     """What a request must meet to count as good, in seconds; None: no bound."""
 
     ttft_s: float | None = None
@@ -102,7 +105,7 @@ class Slo:
         return {name: bound for name, bound in bounds.items() if bound is not None}
 
 
-def slo(text: str, *, option: str = "--slo") -> Slo:
+def slo(text: str, *, option: str = "--slo") -> SloBounds:
     """The bounds of `ttft=800ms,tpot=50ms,e2e=10s`. Raises VtopError."""
     bounds: dict[str, float] = {}
     example = "ttft=800ms,tpot=50ms,e2e=10s"
@@ -124,7 +127,7 @@ def slo(text: str, *, option: str = "--slo") -> Slo:
             _wrong(option, text, f"{word} is met by no request", f"{name}=800ms")
     if not bounds:
         _wrong(option, text, "no bound is given", example)
-    return Slo(bounds.get("ttft"), bounds.get("tpot"), bounds.get("e2e"))
+    return SloBounds(bounds.get("ttft"), bounds.get("tpot"), bounds.get("e2e"))
 
 
 class _Spec:
@@ -151,15 +154,15 @@ class _Spec:
             self.values[key] = value
             last = key
 
-    def phases(self) -> tuple[Phase, ...]:
+    def phases(self) -> tuple[PlannedPhase, ...]:
         self._together()
         if "trace" in self.values:
-            return (self._phase(Phase(arrival="trace", trace=self.values["trace"])),)
+            return (self._phase(PlannedPhase(arrival="trace", trace=self.values["trace"])),)
         if "c" in self.values:
             targets = self._series("c", lambda text: self._whole("c", 1, 65536, text))
-            return tuple(self._phase(Phase(concurrency=round(c))) for c in targets)
+            return tuple(self._phase(PlannedPhase(concurrency=round(c))) for c in targets)
         rates = self._series("rate", lambda text: self._above_zero("rate", text.removesuffix("/s")))
-        return tuple(self._phase(Phase(rate_per_s=rate, arrival=self._arrival())) for rate in rates)
+        return tuple(self._phase(PlannedPhase(rate_per_s=rate, arrival=self._arrival())) for rate in rates)
 
     def wrong(self, what: str, instead: str) -> NoReturn:
         _wrong(self.option, self.text, what, instead)
@@ -194,14 +197,14 @@ class _Spec:
         if file == "trace" and self.values.get("api", "completions") != "completions":
             self.wrong("a trace is replayed in token ids, which chat does not take", "api=completions")
 
-    def _phase(self, phase: Phase) -> Phase:
+    def _phase(self, phase: PlannedPhase) -> PlannedPhase:
         given = self.values
         file = "dataset" in given or "trace" in given
         phase = replace(
             phase,
             max_in_flight=self._whole("max", 1, 65536) if "max" in given else None,
-            input=None if file else self._lengths("in", Lengths(1024, 1024)),
-            output=self._lengths("out", None if file else Lengths(256, 256)),
+            input=None if file else self._lengths("in", TokenRange(1024, 1024)),
+            output=self._lengths("out", None if file else TokenRange(256, 256)),
             prefix_tokens=self._whole("prefix", 0, 10_000_000) if "prefix" in given else 0,
             dataset=given.get("dataset"),
             speed=self._above_zero("speed", given["speed"].removesuffix("x")) if "speed" in given else 1.0,
@@ -210,7 +213,7 @@ class _Spec:
             for_s=self._seconds() if "for" in given else None,
             warmup=self._whole("warmup", 0, 1_000_000) if "warmup" in given else 0,
             seed=self._whole("seed", 0, 2**63 - 1) if "seed" in given else 0,
-            api=self._one_of("api", ("completions", "chat")) if "api" in given else "completions",
+            api=self._one_of("api", APIS[:-1]) if "api" in given else "completions",
             workers=self._whole("workers", 1, 256) if "workers" in given else 1,
         )
         if phase.input and phase.prefix_tokens >= phase.input.low:
@@ -221,7 +224,7 @@ class _Spec:
             )
         return self._bounded(phase)
 
-    def _bounded(self, phase: Phase) -> Phase:
+    def _bounded(self, phase: PlannedPhase) -> PlannedPhase:
         """With an end, if none was asked for."""
         if phase.requests is not None or phase.for_s is not None:
             return phase
@@ -274,7 +277,7 @@ class _Spec:
             self.wrong(f"for={self.values['for']} is no time", "for=60s, for=2m30s or for=1h")
         return seconds
 
-    def _lengths(self, key: str, default: Lengths | None) -> Lengths | None:
+    def _lengths(self, key: str, default: TokenRange | None) -> TokenRange | None:
         if key not in self.values:
             return default
         text = self.values[key]
@@ -284,7 +287,7 @@ class _Spec:
         ends = [self._whole(key, 1, 10_000_000, end) for end in ((low, high) if tilde else (low, low))]
         if ends[1] < ends[0]:
             self.wrong(f"{key}={text} runs backwards", f"{key}={high}~{low}")
-        return Lengths(*ends)
+        return TokenRange(*ends)
 
     def _arrival(self) -> str:
         text = self.values.get("arrival", "poisson")
@@ -304,12 +307,12 @@ class _Spec:
             self.wrong(f"arrival={text} is not known", f"arrival={near or 'poisson, constant or gamma:0.5'}")
         return text
 
-    def _one_of(self, key: str, choices: tuple[str, ...]) -> str:
+    def _one_of(self, key: str, choices: Sequence[_Word]) -> _Word:
         text = self.values[key]
         if text not in choices:
             near = _near(text.removeprefix("/v1/"), choices)
             self.wrong(f"{key}={text} is not known", f"{key}={near or f' or {key}='.join(choices)}")
-        return text
+        return choices[choices.index(text)]
 
 
 def _wrong(option: str, text: str, what: str, instead: str) -> NoReturn:

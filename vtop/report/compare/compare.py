@@ -12,15 +12,14 @@ from string import ascii_uppercase
 from typing import Final
 
 from vtop.errors import VtopError
-from vtop.report.compare import pairs, unlike_runs
-from vtop.report.compare.compared_phase import Group, label, phase
+from vtop.report.compare import noise, pairs, unlike_runs
+from vtop.report.compare.compared_phase import Group, find, judge, label
 from vtop.report.compare.pairs import Match
 from vtop.report.compare.parts import Comparison, SidePart
 from vtop.report.compare.phase_blocks import Place, Recorded
 from vtop.report.compare.unlike_runs import Unlike
 from vtop.report.model import of_session
 from vtop.report.phases import TimeRange
-from vtop.samples import CONFIDENCE
 from vtop.session.frame.gpus import counted_of
 from vtop.session.session import Session
 
@@ -33,12 +32,12 @@ def recorded(session: Session, file: str, asked: Sequence[TimeRange] = ()) -> Re
     return Recorded(session, of_session(session, file, asked))
 
 
-def of(recordings: Sequence[Recorded], *, unlike: bool = False, confidence: float = CONFIDENCE) -> Comparison:
+def of(recordings: Sequence[Recorded], *, unlike: bool = False, confidence: float = noise.TOGETHER) -> Comparison:
     """Of recordings that are a side each: the first against each other."""
     return of_sides([[(one,)] for one in recordings], unlike=unlike, confidence=confidence)
 
 
-def of_sides(sides: Sequence[Sequence[Run]], *, unlike: bool = False, confidence: float = CONFIDENCE) -> Comparison:
+def of_sides(sides: Sequence[Sequence[Run]], *, unlike: bool = False, confidence: float = noise.TOGETHER) -> Comparison:
     """Of sides, each one run or several. Raises VtopError where there is nothing to compare, and for unlike runs unless
     `unlike`."""
     if not 2 <= len(sides) <= MOST_SIDES:
@@ -59,17 +58,23 @@ def of_sides(sides: Sequence[Sequence[Run]], *, unlike: bool = False, confidence
         raise VtopError("no phase of the first recording has a counterpart in another")
     gpus = [part.gpus for part in parts]
     per_gpu = gpus if None not in gpus and len(set(gpus)) > 1 else [None] * len(gpus)
+    found_phases = [
+        find(group, [_by(at, matches[0][1:]), *(_by(at, side) for side in matches[1:])], per_gpu)
+        for at, group in enumerate(groups)
+        if any(group[1:])
+    ]
+    of_first, others = (sum(counts) for counts in zip(*(one.intervals for one in found_phases), strict=True))
+    each = noise.each(confidence, of_first, others), noise.each(confidence, others, of_first)
     return Comparison(
         sides=parts,
         confidence=confidence,
+        intervals=of_first + others,
+        first_confidence=each[0],
+        other_confidence=each[1],
         settings=unlike_runs.settings([[one for run in side for one in run] for side in sides]),
         unlike=tuple(found),
         left_out=_left_out(places, matches, parts),
-        phases=tuple(
-            phase(group, [_by(at, matches[0][1:]), *(_by(at, side) for side in matches[1:])], per_gpu, confidence)
-            for at, group in enumerate(groups)
-            if any(group[1:])
-        ),
+        phases=tuple(judge(one, *each) for one in found_phases),
     )
 
 

@@ -6,11 +6,11 @@ from typing import Final
 
 from vtop import units
 from vtop.report.compare import words
+from vtop.report.compare.compared_numbers import FIRST
 from vtop.report.compare.difference_figure import figure, of_number
 from vtop.report.compare.parts import Comparison, Difference, NumberPart, PhasePart, SidePart
 from vtop.report.render.document import Block, Document, Drawing, Facts, Finding, Findings, Section, Table
 
-FIRST: Final = ("output_per_s", "ttft.mean_s", "ttft.p99_s", "itl.mean_s", "failed_ratio")
 _SPOKEN: Final = ("output_per_s", "ttft.mean_s", "itl.mean_s")
 
 
@@ -45,15 +45,17 @@ def _findings(comparison: Comparison) -> tuple[Finding, ...]:
 
 def _counted(comparison: Comparison) -> Finding:
     all_ = [one for phase in comparison.phases for number in phase.numbers for one in number.differences]
-    judged = [one for one in all_ if one.low is not None or one.verdict == "same"]
+    judged = [one for one in all_ if one.judged]
     beyond = sum(one.beyond for one in judged)
     open_ = len(all_) - len(judged)
-    chance = round(len(judged) * (1 - comparison.confidence))
     said = f"{beyond} of {len(judged)} differences lie beyond the noise" if beyond else "No difference beyond the noise"
     said += "" if beyond else f" among {len(judged)}"
     rest = f"; {open_} more have no interval." if open_ else "."
-    by_chance = f"about {chance} would" if chance else "hardly one would"
-    evidence = [f"intervals at {words.confidence(comparison)}: {by_chance} stand out by chance alone"]
+    alarms = 1 / (1 - comparison.confidence)
+    evidence = [
+        f"all intervals hold together at {words.confidence(comparison)} ({words.each(comparison)}): of "
+        f"{alarms:.0f} comparisons of like runs about one would call any difference at all"
+    ]
     if any(one.startswith("within a run") for phase in comparison.phases for one in phase.noise):
         evidence.append(
             "the noise is that within one run: what another start, GPU or day changes is not in it, repeats show that "
@@ -78,7 +80,7 @@ def _range(first: SidePart, side: SidePart, known: list[tuple[PhasePart, NumberP
     low, high = words.percent(min(ratios)), words.percent(max(ratios))
     span = f"{low} % to {high} % over {len(known)} phases" if len(known) > 1 else f"{low} %"
     beyond = [phase.label for phase, _, one in known if one.beyond]
-    rest = sum(one.low is None and one.verdict != "same" for _, _, one in known)
+    rest = sum(not one.judged for _, _, one in known)
     said = f"beyond the noise in {', '.join(beyond)}" if beyond else "beyond the noise nowhere"
     evidence = [said] + ([f"noise not known in {rest}"] if rest else [])
     return Finding(f"{name[:1].upper()}{name[1:]}, {side.name} against {first.name}: {span}.", tuple(evidence))
@@ -143,7 +145,7 @@ def _compared(comparison: Comparison) -> list[Block]:
 def _phase(phase: PhasePart, first: SidePart, side: SidePart) -> Table:
     a, b = first.name, side.name
     at = _place(side)
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for number in phase.numbers:
         one = _of_side(number, side)
         if one is None:
@@ -156,11 +158,14 @@ def _phase(phase: PhasePart, first: SidePart, side: SidePart) -> Table:
                 words.change(number, one),
                 words.relative(number, one),
                 one.verdict,
+                words.needed(one),
                 units.count(number.counts[0]),
                 units.count(number.counts[at]),
             )
         )
-    head = ("", a, b, f"{b} − {a}", "± noise", "", f"n {a}", f"n {b}")
+    head: tuple[str, ...] = ("", a, b, f"{b} − {a}", "± noise", "", "requests to tell", f"n {a}", f"n {b}")
+    if not any(row[6] for row in rows):
+        head, rows = (*head[:6], *head[7:]), [(*row[:6], *row[7:]) for row in rows]
     title = phase.label if len(phase.phases) == 2 else f"{phase.label}: {b} against {a}"
     return Table(title, head, tuple(rows), (_note(phase, side),), words=(0, 5))
 

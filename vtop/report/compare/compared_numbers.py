@@ -88,8 +88,8 @@ def _own_rate(number: Compared, phase: Phase) -> float | None:
 def _busy_rate(number: Compared, phase: Phase) -> float | None:
     """While requests were in the engine: idle edges have no other weight on one side than on the other. Of vtop's own
     load from its first request to its last token."""
-    if number.name == "output_per_s" and phase.load is not None and phase.load.whole_output_per_s is not None:
-        return phase.load.whole_output_per_s
+    if phase.load is not None and phase.load.whole_output_per_s is not None:
+        return phase.load.whole_output_per_s if number.name == "output_per_s" else phase.load.whole_ended_per_s
     if phase.whole is None:
         return None
     found: float | None = getattr(phase.whole.while_busy, number.name)
@@ -196,4 +196,5 @@ NUMBERS: Final[tuple[Compared, ...]] = (
     _mean("energy.per_output_token_j", "energy/output token", "J", "lower", "steady", by="output_tokens"),
 )
 
+FIRST: Final = ("output_per_s", "ttft.mean_s", "ttft.p99_s", "itl.mean_s", "failed_ratio")  # what is asked first
 BY_NAME: Final = {number.name: number for number in NUMBERS}

@@ -1,9 +1,11 @@
-"""One phase on every side: its numbers, their differences, and the noise that these are held against."""
+"""One phase on every side: its numbers and the noise that their differences are held against (`find`); and, once it is
+known how many intervals the whole comparison has, what may be said of each difference (`judge`)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
 from string import ascii_uppercase
 from typing import Final
@@ -11,14 +13,55 @@ from typing import Final
 from vtop.difference import judged
 from vtop.metrics.histogram import Range
 from vtop.report.compare import compared_numbers, noise, phase_blocks
-from vtop.report.compare.compared_numbers import NUMBERS, Compared
+from vtop.report.compare.compared_numbers import FIRST, NUMBERS, Compared
+from vtop.report.compare.noise import StandardError
 from vtop.report.compare.parts import Difference, NumberPart, PhasePart
-from vtop.report.compare.phase_blocks import Blocks, Place
+from vtop.report.compare.phase_blocks import MOST, Blocks, Place
 from vtop.report.numbers import Percentile
 
 SAME: Final = 1e-9  # relative: what sums of floats differ by
 
 Group = list[list[Place]]  # of one phase: of each side, of each of its runs that has it
+_WORDS: Final = {"within": "within noise", "no interval": "noise not known"}
+_REACH: Final = 1e6  # times as many requests: what would take more is not said
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A number of another side beside the first's, and the standard error of their difference: of the logarithm of
+    their ratio where `log`, of the share at or below `edge` where they are known as buckets."""
+
+    side: str
+    first: Percentile
+    other: Percentile
+    error: StandardError | None
+    log: bool = False
+    shares: tuple[float, float] | None = None  # at or below the edge between two buckets, first and other
+    per_block: float | None = None  # requests; None between runs
+
+    @property
+    def has_interval(self) -> bool:
+        return self.error is not None and not _alike(self.first, self.other)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundNumber:
+    number: Compared
+    part: NumberPart  # without its differences
+    found: tuple[Found, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPhase:
+    part: PhasePart  # without its numbers
+    numbers: tuple[FoundNumber, ...]
+
+    @property
+    def intervals(self) -> tuple[int, int]:
+        """How many of the first numbers, and how many others."""
+        names = [number.number.name for number in self.numbers for one in number.found if one.has_interval]
+        first = sum(name in FIRST for name in names)
+        return first, len(names) - first
 
 
 def label(place: Place) -> str:
@@ -28,7 +71,7 @@ def label(place: Place) -> str:
     return place.phase.label
 
 
-def phase(group: Group, by: Sequence[str | None], per_gpu: Sequence[int | None], confidence: float) -> PhasePart:
+def find(group: Group, by: Sequence[str | None], per_gpu: Sequence[int | None]) -> FoundPhase:
     labels = [label(side[0]) if side else None for side in group]
     own = all(place.phase.load is not None for side in group for place in side)
     sending = own and all(
@@ -39,17 +82,28 @@ def phase(group: Group, by: Sequence[str | None], per_gpu: Sequence[int | None],
     numbers = []
     for number in NUMBERS:
         mine = sending if number.scope == "sending" else own
-        part = _number(number, known, cuts, own=mine, confidence=confidence)
-        if any(value is not None for value in part.values):
-            numbers.append(part)
+        found = _number(number, known, cuts, own=mine)
+        if any(value is not None for value in found.part.values):
+            numbers.append(found)
     names = [place.phase.load is not None for side in group for place in side[:1]]
-    return PhasePart(
+    part = PhasePart(
         label=next((label for label, load in zip(filter(None, labels), names, strict=True) if load), labels[0] or ""),
         phases=tuple(labels),
         paired=tuple(by),
         noise=tuple(_noise(group[0], side, cut) if side else "" for side, cut in zip(group[1:], cuts, strict=True)),
-        numbers=tuple(numbers),
+        numbers=(),
     )
+    return FoundPhase(part, tuple(numbers))
+
+
+def judge(phase: FoundPhase, first: float, other: float) -> PhasePart:
+    """With the confidence of each interval of the first numbers, and of each other."""
+    numbers = []
+    for one in phase.numbers:
+        confidence = first if one.number.name in FIRST else other
+        differences = tuple(_difference(one.number, found, confidence) for found in one.found)
+        numbers.append(replace(one.part, differences=differences))
+    return replace(phase.part, numbers=tuple(numbers))
 
 
 Cut = tuple[Blocks, Blocks]  # of the first side and of the other
@@ -67,46 +121,61 @@ def _cut(first: Sequence[Place], other: Sequence[Place], *, own: bool, sending: 
 def _noise(first: Sequence[Place], other: Sequence[Place], cut: Cut | None) -> str:
     if cut is None:
         return f"between runs: {len(first)} of one, {len(other)} of the other"
-    both, blocks, least = (first[0], other[0]), cut[0], noise.LEAST_BLOCKS
+    both, blocks = (first[0], other[0]), cut[0]
     if any(phase_blocks.runs_s(place.phase) is None for place in both):
         return "not known: how long a request runs is not on record"
     many = blocks.requests.blocks if blocks.requests is not None else len(blocks.whole)
     steady = len(blocks.steady)
     if not many:
-        rounds = min(phase_blocks.rounds(place, "whole", own=False) for place in both)
-        return f"not known: {rounds} rounds of requests, and {least} are needed; let it run longer, or repeat it"
+        return f"not known: fewer than {noise.LEAST_BLOCKS} rounds of requests{_more(both, 1)}"
+    said = f"within a run: {many} blocks of each"
     if not steady:
-        rounds = min(phase_blocks.rounds(place, "steady", own=False) for place in both)
-        return (
-            f"within a run: {many} blocks of each; the steady part has {rounds} rounds of requests, {least} are needed"
-        )
-    return f"within a run: {many} blocks of each" + (f", of the steady part {steady}" if steady != many else "")
+        said += "; the steady part has too few rounds of requests"
+    elif steady != many:
+        said += f", of the steady part {steady}"
+    fewest = min(many, steady or many)
+    return said + (_more(both, fewest) if fewest < noise.FEW_BLOCKS else "")
+
+
+def _more(both: Sequence[Place], rounds: int) -> str:
+    """How many requests would make the noise well known."""
+    known = [count for place in both if (count := phase_blocks.requests_of(place.phase))]
+    if len(known) < len(both):
+        return "; let it run longer, or repeat it"
+    asked = math.ceil(min(known) / max(1, rounds) * noise.FEW_BLOCKS)
+    return f"; about {asked:,} requests make {noise.FEW_BLOCKS} blocks, or repeat it"
 
 
 def _number(
-    number: Compared,
-    sides: Sequence[tuple[list[Place], int | None]],
-    cuts: Sequence[Cut | None],
-    *,
-    own: bool,
-    confidence: float,
-) -> NumberPart:
+    number: Compared, sides: Sequence[tuple[list[Place], int | None]], cuts: Sequence[Cut | None], *, own: bool
+) -> FoundNumber:
     by = [float(divide) if divide is not None and number.extensive else 1.0 for _, divide in sides]
     runs = [[_divided(compared_numbers.value(number, one.phase, own=own), d) for one in side]
             for (side, _), d in zip(sides, by, strict=True)]  # fmt: skip
     values = tuple(map(_mean, runs))
-    differences = []
+    found = []
     for at, cut in enumerate(cuts, 1):
         if not runs[at]:
             continue
-        half = None
-        if cut is None:
-            half = _between_runs(runs[0], runs[at], confidence)
-        else:
-            half = _between_blocks(number, cut, (by[0], by[at]), own=own, confidence=confidence)
-        differences.append(_difference(number, ascii_uppercase[at], values[0], values[at], half))
+        first, other, side = values[0], values[at], ascii_uppercase[at]
+        if isinstance(first, Range) and isinstance(other, Range):
+            found.append(_of_buckets(number, side, (first, other), (sides[0][0], sides[at][0]), cut))
+            continue
+        log = number.unit != "ratio" and _above_zero(first) and _above_zero(other)
+        error = (
+            _between_runs(runs[0], runs[at], log=log)
+            if cut is None
+            else _between_blocks(number, cut, (by[0], by[at]), own=own, log=log)
+        )
+        places = (sides[0][0][0], sides[at][0][0])
+        if log and error is not None and number.name == "finished_per_s":
+            counts = [phase_blocks.requests_of(place.phase) for place in places]
+            error = error.of_counts(*(max(1.0, count or 1.0) for count in counts))
+        found.append(
+            Found(side, first, other, error, log, None, _per_block(places, error) if cut is not None else None)
+        )
     whose = ("own requests" if own else "server") if number.latency is not None else None
-    return NumberPart(
+    part = NumberPart(
         name=number.name,
         label=number.label,
         unit=number.unit,
@@ -115,8 +184,44 @@ def _number(
         per_gpu=number.extensive and any(divide is not None for _, divide in sides),
         values=values,
         counts=tuple(_counted(number, side, own=own) for side, _ in sides),
-        differences=tuple(differences),
+        differences=(),
     )
+    return FoundNumber(number, part, tuple(found))
+
+
+def _above_zero(value: Percentile) -> bool:
+    return isinstance(value, float | int) and value > 0
+
+
+def _per_block(both: Sequence[Place], error: StandardError | None) -> float | None:
+    known = [count for place in both if (count := phase_blocks.requests_of(place.phase))]
+    return min(known) / (error.df + 1) if error is not None and len(known) == len(both) else None
+
+
+def _of_buckets(
+    number: Compared, side: str, values: tuple[Range, Range], places: tuple[Sequence[Place], Sequence[Place]],
+    cut: Cut | None,
+) -> Found:  # fmt: skip
+    """Two percentiles of the server's histograms: they are apart where the shares at or below the bound between their
+    buckets are."""
+    first, other = values
+    edge = min(bound for bound in (first.high, other.high) if bound is not None) if first != other else None
+    if edge is None or number.latency is None:
+        return Found(side, first, other, None)
+    below = [[phase_blocks.at_or_below(one, number.latency[0], edge) for one in runs] for runs in places]
+    known = [[share for share in runs if share is not None] for runs in below]
+    if [len(runs) for runs in known] != [len(runs) for runs in below]:
+        return Found(side, first, other, None)
+    shares = (fmean(known[0]), fmean(known[1]))
+    if cut is None:
+        return Found(side, first, other, noise.between_runs(known[0], known[1]), shares=shares)
+    blocks = min(len(one.whole) for one in cut)
+    sums = [phase_blocks.sums_at_or_below(one[0], number.latency[0], edge, blocks) for one in places]
+    if not blocks or any(len(one) < blocks for one in sums):
+        return Found(side, first, other, None)
+    a, b = (noise.of_sums(*zip(*one, strict=True)) for one in sums)
+    error = noise.between_blocks(a, b, blocks)
+    return Found(side, first, other, error, shares=shares, per_block=_per_block((places[0][0], places[1][0]), error))
 
 
 def _counted(number: Compared, side: Sequence[Place], *, own: bool) -> float | None:
@@ -136,46 +241,113 @@ def _mean(runs: Sequence[Percentile]) -> Percentile:
     return runs[0] if runs and all(value == runs[0] for value in runs) else None
 
 
-def _between_runs(a: Sequence[Percentile], b: Sequence[Percentile], confidence: float) -> float | None:
+def _between_runs(a: Sequence[Percentile], b: Sequence[Percentile], *, log: bool) -> StandardError | None:
     floats = [[value for value in side if isinstance(value, float | int)] for side in (a, b)]
     if [len(side) for side in floats] != [len(a), len(b)]:
         return None
-    return noise.between_runs(floats[0], floats[1], confidence)
+    return noise.between_runs(floats[0], floats[1], log=log)
 
 
 def _between_blocks(
-    number: Compared, cut: Cut, by: tuple[float, float], *, own: bool, confidence: float
-) -> float | None:
+    number: Compared, cut: Cut, by: tuple[float, float], *, own: bool, log: bool
+) -> StandardError | None:
     a, b = (phase_blocks.drawn(number, blocks, own=own) for blocks in cut)
     if a is None or b is None or a[0] != b[0]:
         return None
-    return noise.between_blocks(a[1] / by[0], b[1] / by[1], a[0], confidence)
+    return noise.between_blocks(a[1] / by[0], b[1] / by[1], a[0], log=log)
 
 
-def _difference(number: Compared, side: str, a: Percentile, b: Percentile, half: float | None) -> Difference:
+# --- what may be said ------------------------------------------------------------------------------------------------
+
+
+def _difference(number: Compared, of: Found, confidence: float) -> Difference:
+    a, b = of.first, of.other
+    if isinstance(a, Range) and isinstance(b, Range):
+        return _between_buckets(number, of, a, b, confidence)
     if not isinstance(a, float) or not isinstance(b, float):
-        return Difference(side, None, None, None, None, None, None, _unequal(a, b))
-    absolute = b - a if not math.isclose(a, b, rel_tol=SAME) else 0.0
-    low, high = (absolute - half, absolute + half) if half is not None else (None, None)
+        return Difference(of.side, None, None, None, None, None, None, _unequal(a, b))
+    absolute = b - a if not _alike(a, b) else 0.0
     by = abs(a) if a and number.unit != "ratio" else None  # a ratio's difference is one in points
+    low = high = low_ratio = high_ratio = None
+    if of.error is not None:
+        half = of.error.half(confidence)
+        if of.log and by is not None:
+            middle = math.log(b / a) if absolute else 0.0
+            low_ratio, high_ratio = _growth(middle - half), _growth(middle + half)
+            low, high = low_ratio * by, high_ratio * by
+        else:
+            low, high = absolute - half, absolute + half
+            low_ratio, high_ratio = (low / by, high / by) if by is not None else (None, None)
+    if of.error is not None and of.log and _useless(of.error.half(confidence), math.log(b / a)):
+        low = high = low_ratio = high_ratio = None
+    interval = (low, high) if low is not None and high is not None else None
+    found = judged(absolute, interval, number.better)
     return Difference(
-        side=side,
+        side=of.side,
         absolute=absolute,
         low=low,
         high=high,
         ratio=absolute / by if by is not None else None,
-        low_ratio=low / by if low is not None and by is not None else None,
-        high_ratio=high / by if high is not None and by is not None else None,
-        verdict=_verdict(number.better, absolute, half),
+        low_ratio=low_ratio,
+        high_ratio=high_ratio,
+        verdict=_WORDS.get(found, found),
+        needed=_needed(of, math.log(b / a) if of.log else absolute, confidence)
+        if found in ("within", "no interval")
+        else None,
     )
 
 
+def _between_buckets(number: Compared, of: Found, a: Range, b: Range, confidence: float) -> Difference:
+    """Buckets that differ hold no value in common: which way they lie is known, how far between two bounds."""
+    if a == b:
+        return Difference(of.side, None, None, None, None, None, None, "same bucket")
+    low = b.low - a.high if a.high is not None and math.isfinite(b.low) else None
+    high = b.high - a.low if b.high is not None and math.isfinite(a.low) else None
+    verdict, needed = "other bucket", None
+    if of.error is not None and of.shares is not None:
+        less, half = of.shares[0] - of.shares[1], of.error.half(confidence)  # fewer at or below: it is longer
+        found = judged(less, (less - half, less + half), number.better)
+        verdict = _WORDS.get(found, found) if found != "same" else "other bucket"
+        needed = _needed(of, less, confidence) if found == "within" else None
+    return Difference(
+        side=of.side,
+        absolute=None,
+        low=low,
+        high=high,
+        ratio=None,
+        low_ratio=b.low / a.high - 1 if a.high else None,
+        high_ratio=b.high / a.low - 1 if b.high is not None and a.low > 0 else None,
+        verdict=verdict,
+        needed=needed,
+    )
+
+
+def _useless(half: float, middle: float) -> bool:
+    """Whether an interval of a ratio says nothing: it holds 1 and reaches beyond a factor of 10."""
+    return half > abs(middle) and half > math.log(10)
+
+
+def _growth(logarithm: float) -> float:
+    return math.expm1(min(logarithm, 700.0))
+
+
+def _needed(of: Found, difference: float, confidence: float) -> int | None:
+    """About how many requests on each side would show a difference this large, with as much noise from block to block;
+    None where that is not to be told."""
+    if of.error is None or of.per_block is None or not difference:
+        return None
+    blocks, more = of.error.df + 1, 1.0
+    while more < _REACH:
+        more *= 1.1
+        half = noise.student(min(MOST, int(blocks * more)) - 1, confidence) * of.error.value / math.sqrt(more)
+        if half < abs(difference):
+            return math.ceil(blocks * more * of.per_block)
+    return None
+
+
+def _alike(a: Percentile, b: Percentile) -> bool:
+    return isinstance(a, float) and isinstance(b, float) and math.isclose(a, b, rel_tol=SAME)
+
+
 def _unequal(a: Percentile, b: Percentile) -> str:
-    if isinstance(a, Range) and isinstance(b, Range):
-        return "same bucket" if a == b else "other bucket"
     return "not known" if a is None or b is None else "not comparable"
-
-
-def _verdict(better: str | None, absolute: float, half: float | None) -> str:
-    found = judged(absolute, (absolute - half, absolute + half) if half is not None else None, better)
-    return {"within": "within noise", "no interval": "noise not known"}.get(found, found)

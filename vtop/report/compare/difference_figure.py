@@ -30,7 +30,7 @@ def figure(comparison: Comparison) -> Figure | None:
         title="Differences, and the noise they stand in",
         caption=(
             f"Points: by how many per cent a side differs from {comparison.sides[0].name}. Dashed: how far noise alone "
-            f"reaches either way, at {words.confidence(comparison)}; none where it is not known. "
+            f"reaches either way, all together at {words.confidence(comparison)}; none where it is not known. "
             "Each panel has a scale of its own."
         ),
         alt=" ".join(_words(comparison, name) for name in DRAWN).strip(),
@@ -90,9 +90,10 @@ def _height(of: Difference, way: int) -> float | None:
     """The difference itself (0), or the noise up (1) or down (-1), in per cent."""
     if way == 0:
         return of.ratio * 100 if of.ratio is not None else None
-    if of.low_ratio is None or of.high_ratio is None:
+    if of.low_ratio is None or of.high_ratio is None or of.ratio is None:
         return None
-    return way * (of.high_ratio - of.low_ratio) / 2 * 100
+    end = of.high_ratio if way > 0 else of.low_ratio
+    return ((1 + end) / (1 + of.ratio) - 1) * 100 if of.ratio > -1 else (end - of.ratio) * 100
 
 
 def _words(comparison: Comparison, name: str) -> str:

@@ -70,8 +70,10 @@ def _worse_by(number: NumberPart, of: Difference) -> float | None:
     """By how much at least, its noise allowed for; below 0 where it may be better. None where that is not known."""
     if of.verdict == "same":
         return 0.0
-    if of.low is None or of.high is None:
+    if not of.judged or (of.low is None and of.high is None):
         return None
+    if of.absolute is None and not of.beyond:  # buckets that may as well be one
+        return 0.0
     low, high = (of.low, of.high) if number.unit == "ratio" else (of.low_ratio, of.high_ratio)
     if low is None or high is None:  # the first side has none of it
         return math.inf if of.verdict == "worse" else 0.0

@@ -9,6 +9,13 @@ number is the mean over runs: the bootstrap of a mean has the closed form that i
     blocks: half = t(k - 1) x sqrt(k / (k - 1)) x sd(B* - A*)
     runs:   half = t(a + b - 2) x s x sqrt(1 / a + 1 / b)          s: pooled over both sides
 
+Times, rates and counts above 0 are judged by their ratio: all of this is of their logarithms, and the interval is
+exp(log(B / A) ± half) - 1. What grows 70-fold with a spread of as much is then no noise. Shares are judged in points.
+
+All intervals of a comparison hold together with its confidence, so of two like runs a difference is called one in at
+most 1 - confidence of the comparisons, however many figures there are and however they hang together (Bonferroni). One
+half of that is for the first numbers, which are few, the other for all else: each of m is at 1 - (1 - confidence) / 2m.
+
 The draws are the same in every process and for every numpy (its RandomState is frozen).
 Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 8; Hesterberg, What Teachers Should Know
 About the Bootstrap (2015), on few observations.
@@ -28,8 +35,10 @@ from numpy.typing import NDArray
 Numbers = NDArray[np.float64]
 Curve = NDArray[np.float64]  # rows of (value, how many at or below), ascending
 
+TOGETHER: Final = 0.95  # confidence of all intervals of a comparison together, unless asked otherwise
 DRAWS: Final = 1000
-LEAST_BLOCKS: Final = 4  # of fewer, t and the blocks' likeness to one another are worth nothing
+LEAST_BLOCKS: Final = 2  # of which t makes an interval that is wide, and true
+FEW_BLOCKS: Final = 8  # of fewer t is large: more requests would tell much more
 EDGES: Final = 2048  # at which a distribution is looked at while it is drawn anew
 _ALL: Final = 0.98  # of the draws that must give a number
 
@@ -100,22 +109,51 @@ def _at(curve: Curve, edges: Numbers) -> Numbers:
     return np.asarray(np.concatenate([[0.0], curve[:, 1]])[place])
 
 
-def between_blocks(a: Numbers, b: Numbers, blocks: int, confidence: float) -> float | None:
-    """Half the interval of the difference of two numbers drawn anew; None where too many draws gave none."""
-    difference = b - a if np.isfinite(a).any() and np.isfinite(b).any() else np.empty(0)
-    difference = difference[np.isfinite(difference)]
+@dataclass(frozen=True, slots=True)
+class StandardError:
+    """Of a difference, or of the logarithm of a ratio; and how well it is known (degrees of freedom)."""
+
+    value: float
+    df: int
+
+    def of_counts(self, a: float, b: float) -> StandardError:
+        """Of the logarithm of a ratio of two rates, which are so many events each: at either edge of its time a count
+        is off by part of an event, however alike the blocks are."""
+        edges = math.sqrt((1 / a**2 + 1 / b**2) / 6)
+        return StandardError(math.hypot(self.value, edges), self.df)
+
+    def half(self, confidence: float) -> float:
+        """Half the interval."""
+        return student(self.df, confidence) * self.value
+
+
+def between_blocks(a: Numbers, b: Numbers, blocks: int, *, log: bool = False) -> StandardError | None:
+    """Of two numbers drawn anew; None where too many draws gave none (or none above 0, of logarithms)."""
+    if log:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            a, b = np.log(a), np.log(b)
+    both = np.isfinite(a) & np.isfinite(b)
+    difference = b[both] - a[both]
     if blocks < LEAST_BLOCKS or len(difference) < _ALL * DRAWS:
         return None
-    return student(blocks - 1, confidence) * math.sqrt(blocks / (blocks - 1)) * float(np.std(difference))
+    return StandardError(math.sqrt(blocks / (blocks - 1)) * float(np.std(difference)), blocks - 1)
 
 
-def between_runs(a: Sequence[float], b: Sequence[float], confidence: float) -> float | None:
-    """Half the interval of the difference of two means over runs; a side with one run is taken to vary as the other."""
+def between_runs(a: Sequence[float], b: Sequence[float], *, log: bool = False) -> StandardError | None:
+    """Of two means over runs; a side with one run is taken to vary as the other. None of logarithms of values that are
+    not all above 0."""
     df = len(a) + len(b) - 2
-    if not a or not b or df < 1:
+    if not a or not b or df < 1 or (log and min(*a, *b) <= 0):
         return None
-    squares = sum(float(np.sum((np.asarray(side) - np.mean(side)) ** 2)) for side in (a, b))
-    return student(df, confidence) * math.sqrt(squares / df * (1 / len(a) + 1 / len(b)))
+    sides = [np.log(side) if log else np.asarray(side) for side in (a, b)]
+    squares = sum(float(np.sum((side - np.mean(side)) ** 2)) for side in sides)
+    return StandardError(math.sqrt(squares / df * (1 / len(a) + 1 / len(b))), df)
+
+
+def each(confidence: float, intervals: int, others: int) -> float:
+    """The confidence of each of so many intervals that hold together with `others` with one; half of what may go wrong
+    is for each of the two groups, all of it where the other is empty."""
+    return 1 - (1 - confidence) / max(1, intervals) / (2 if others else 1)
 
 
 @lru_cache(maxsize=256)

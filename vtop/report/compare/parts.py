@@ -21,8 +21,12 @@ class SidePart:
 class Difference:
     """Of another side from the first. Bounds and ratios are of other - first; ratios are by the first's value.
 
+    Of two percentiles that are known as buckets the difference lies between low and high, and absolute is None.
+    needed: requests on each side, about, with which a difference this large would be beyond the noise; of one within it
+    or without an interval.
     verdict: same, within noise, better, worse, higher, lower (where neither is good), noise not known, same bucket,
-    other bucket, not known (a side says nothing), not comparable (a failed request stands there).
+    other bucket (whose noise is not known), not known (a side says nothing), not comparable (a failed request stands
+    there).
     """
 
     side: str
@@ -33,6 +37,12 @@ class Difference:
     low_ratio: float | None
     high_ratio: float | None
     verdict: str
+    needed: int | None = None
+
+    @property
+    def judged(self) -> bool:
+        """Whether it was held against a noise, or is none."""
+        return self.beyond or self.verdict in ("same", "within noise")
 
     @property
     def beyond(self) -> bool:
@@ -69,7 +79,10 @@ class PhasePart:
 @dataclass(frozen=True, slots=True)
 class Comparison:
     sides: tuple[SidePart, ...]
-    confidence: float
+    confidence: float  # of all intervals together
+    intervals: int  # how many there are
+    first_confidence: float  # of each of the first numbers
+    other_confidence: float  # of each other
     settings: tuple[Setting, ...]  # what differs, each side in its words
     unlike: tuple[Unlike, ...]  # compared all the same, as was asked
     left_out: tuple[tuple[str, str], ...]  # side and phase without a counterpart

@@ -16,12 +16,14 @@ from typing import Final
 
 import numpy as np
 
+from vtop.metrics.quantity import Quantity
 from vtop.report.compare import noise
 from vtop.report.compare.compared_numbers import QUANTILES, Compared
 from vtop.report.model import Phase, Report
 from vtop.report.numbers import Numbers, numbers
 from vtop.report.phases import Pages, Question
 from vtop.session.frame.frame import View
+from vtop.session.history.window import window
 from vtop.session.load.closed_loop import Round, requests_per_s, tokens_per_s
 from vtop.session.load.exact_histogram import Spread
 from vtop.session.load.request_stats import Seen, seen_of
@@ -29,6 +31,7 @@ from vtop.session.session import Session
 
 MOST: Final = 20  # blocks: more add little to what is known of the noise
 _EVERY: Final = 10**9  # points of a curve
+_OBSERVED: Final = {"ttft": Quantity.TTFT, "itl": Quantity.ITL, "tpot": Quantity.TPOT, "e2e": Quantity.E2E}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,6 +143,35 @@ def cut(place: Place, counts: Counts, *, own: bool) -> Blocks:
         requests=_own(_requests(place, counts.own)) if own else None,
         rates=_rates(place, counts.sending) if own else {},
     )
+
+
+def requests_of(phase: Phase) -> float | None:
+    """How many requests a phase has: those sent of vtop's own load, else those that finished."""
+    if phase.whole is None:
+        return None
+    return phase.whole.sent if phase.whole.sent is not None else phase.whole.finished
+
+
+def at_or_below(place: Place, latency: str, edge: float) -> float | None:
+    """The share of a phase's observations at or below a bound of the server's buckets; None where it is no bound."""
+    found = _sums_below(place.of.session, _ranges(place, "whole", 1), latency, edge)
+    return found[0][0] / found[0][1] if found and found[0][1] else None
+
+
+def sums_at_or_below(place: Place, latency: str, edge: float, count: int) -> list[tuple[float, float]]:
+    """The same of each of so many blocks: how many at or below, of how many."""
+    return _sums_below(place.of.session, _ranges(place, "whole", count), latency, edge)
+
+
+def _sums_below(session: Session, asked: Sequence[Question], latency: str, edge: float) -> list[tuple[float, float]]:
+    found = []
+    for question in asked:
+        histogram = window(session.servers, question.now_s, question.window_s).histogram(_OBSERVED[latency])
+        if histogram is None:
+            found.append((0.0, 0.0))
+        elif edge in histogram.le:
+            found.append((sum(histogram.n[: histogram.le.index(edge) + 1]), histogram.count))
+    return found
 
 
 def drawn(number: Compared, blocks: Blocks, *, own: bool) -> tuple[int, noise.Numbers] | None:

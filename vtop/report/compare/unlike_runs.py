@@ -17,13 +17,12 @@ from vtop.recording import Load
 from vtop.report.compare.pairs import begun
 from vtop.report.compare.phase_blocks import Place, Recorded
 from vtop.report.labels import kinds
+from vtop.report.like_phases import IN_FLIGHT, LENGTHS, in_flight
 from vtop.server_kinds import registry
 from vtop.session.frame.gpus import counted_of
 from vtop.session.frame.kv import KvAccount
 from vtop.session.history.server_config import flag_value
 
-LENGTHS: Final = 0.05  # mean lengths of what finished may differ by so much: a warm-up, a chance draw
-IN_FLIGHT: Final = 0.10
 _IN_FIELDS: Final = {"c", "rate", "in", "out", "n", "for", "warmup", "seed", "max", "workers", "arrival", "api"}
 _TOLD_OTHERWISE: Final = {"kv-cache-dtype"}  # cache_dtype
 NOT_GIVEN: Final = "not given"  # on a command line that is on record
@@ -115,7 +114,7 @@ def _loads(first: Place, other: Place) -> list[tuple[str, str, str]]:
         return [("load", _words(a), _words(b)), ("api", a.api, b.api), ("prompts", _prompts(a), _prompts(b))]
     if any(one is not None and one.shape == "open" for one in (a, b)):
         return []  # what was asked of the other is not known
-    return _apart("requests in flight", _in_flight(first), _in_flight(other), IN_FLIGHT)
+    return _apart("requests in flight", in_flight(first.phase), in_flight(other.phase), IN_FLIGHT)
 
 
 def _words(load: Load) -> str:
@@ -127,14 +126,6 @@ def _words(load: Load) -> str:
 def _prompts(load: Load) -> str:
     """What else was asked for: prefix=256, dataset=NAME."""
     return " ".join(word for word in load.spec.split() if word.partition("=")[0] not in _IN_FIELDS) or "random"
-
-
-def _in_flight(place: Place) -> float | None:
-    own = begun(place)
-    if own is not None:
-        return own.concurrency
-    nominal = place.phase.whole.account.nominal if place.phase.whole is not None else None
-    return nominal.concurrency if nominal is not None else None
 
 
 def _apart(what: str, a: float | None, b: float | None, by: float) -> list[tuple[str, str, str]]:

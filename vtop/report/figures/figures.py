@@ -7,7 +7,7 @@ from typing import Final
 
 from vtop.report.figures import by_phase, kv_by_phase, latency_curves, side_by_side, timelines
 from vtop.report.figures.figure import Figure
-from vtop.report.labels import stem
+from vtop.report.like_phases import beside
 from vtop.report.model import Report
 
 # builder, and what it needs where it finds nothing
@@ -54,12 +54,7 @@ def across(reports: Sequence[Report]) -> list[Figure]:
     """Those that set several recordings side by side."""
     if len(reports) < 2:
         return []
-    named = [
-        (f"{stem(report.file)} {phase.label}", phase.whole)
-        for report in reports
-        for phase in report.phases
-        if phase.whole is not None
-    ]
+    named = [(one.name, one.of) for one in beside(reports)]
     found = [
         side_by_side.across(named),
         side_by_side.three_of(named, "three-recordings") if len(named) > 1 else None,

@@ -11,7 +11,7 @@ from vtop import units
 from vtop.report.figures.figure import Figure, Panel, Point, Rule, Series
 from vtop.report.model import Report
 from vtop.session.frame.charts import Charts, Points
-from vtop.session.frame.requests import PreemptionEvent
+from vtop.session.frame.requests import PreemptionEvent, Staircase
 
 
 def session(report: Report) -> Figure | None:
@@ -36,13 +36,13 @@ def session(report: Report) -> Figure | None:
         key="session",
         title="The whole session",
         caption=(
-            f"Each column is {units.seconds(charts.column_s)} wide and shows the highest scrape in it; grey stretches "
-            "are the phases. A blank is a gap in the recording."
+            "A point shows the highest scrape of its column; grey stretches are the phases. A blank is a gap in the "
+            "recording."
         ),
         alt=(
-            f"Running {_span(charts.running)}, waiting {_span(charts.waiting)}, KV use {_share(charts.kv_used)}, "
-            f"{units.count(run.preemptions if run is not None else None)} preemptions in "
-            f"{units.clock(report.seconds)}."
+            f"{_level(report, 'running').capitalize()}, {_level(report, 'waiting')}, KV use at most "
+            f"{units.percent(run.kv.peak_ratio if run is not None else None)}, "
+            f"{units.count(run.preemptions if run is not None else None)} preemptions in {units.clock(report.seconds)}."
         ),
         x_title="time in the session",
         x_kind="time",
@@ -66,10 +66,7 @@ def devices(report: Report) -> Figure | None:
             f"Of the {counted}: power added up, the fastest SM clock, the hottest temperature; "
             "the highest reading of a column."
         ),
-        alt=(
-            f"Power {_span(charts.power_w)} W with a limit of {units.watts(limit)}; SM clock {_span(charts.sm_mhz)} "
-            f"MHz; temperature {_span(charts.temp_c)} °C."
-        ),
+        alt=(f"{_power(report)} The hottest temperature is {units.number(_hottest(report))} °C."),
         x_title="time in the session",
         x_kind="time",
         panels=(
@@ -91,7 +88,7 @@ def residents(report: Report) -> Figure | None:
         title="Where the requests are: running and waiting, stacked",
         caption="What runs holds KV blocks; what waits holds a connection and nothing else. Both are of one scrape, "
         "the one of its column with most of them together.",
-        alt=f"Running {_span(charts.running_then)} below, waiting {_span(charts.waiting_then)} on top of it.",
+        alt=f"{_level(report, 'running').capitalize()}, and on top of it {_level(report, 'waiting')}.",
         x_title="time in the session",
         x_kind="time",
         panels=(
@@ -122,7 +119,7 @@ def cycle(report: Report) -> Figure | None:
         key="cycle",
         title="The preemption cycle, scrape by scrape",
         caption=(
-            f"{units.clock(begin_s)} to {units.clock(charts.end_s)}, one point a scrape; vertical lines: preemptions. "
+            f"{_first(shown)}; one point a scrape, a vertical line each preemption. "
             + (
                 f"The axis of KV use goes from {units.whole_percent(bottom)} to {units.whole_percent(top)}: after and "
                 "before a preemption. It falls lower where requests finish. "
@@ -131,10 +128,7 @@ def cycle(report: Report) -> Figure | None:
             )
             + (f"The cycle: {staircase.cycle}." if staircase.cycle else "Not regular enough to be called a cycle.")
         ),
-        alt=(
-            f"{len(shown)} preemptions; KV use {_share(charts.kv_used)}, running {_span(charts.running)}. KV use "
-            f"before one is {units.percent(trigger)} on average."
-        ),
+        alt=f"{_first(shown)}.{_freed(staircase)}",
         x_title="time in the session",
         x_kind="time",
         panels=(
@@ -197,11 +191,39 @@ def _over(charts: Charts, points: Points) -> tuple[Point, ...]:
     return tuple((charts.end_s - (n - 1 - at) * charts.column_s, value) for at, value in enumerate(points))
 
 
-def _span(points: Points) -> str:
-    known = [value for value in points if value is not None]
-    return f"{units.number(min(known))} to {units.number(max(known))}" if known else "not known"
+def _power(report: Report) -> str:
+    """Of the run, as far as it is known."""
+    of, limit = report.run.power_w if report.run is not None else None, report.power_limit_w
+    against = f" with a limit of {units.watts(limit)}" if limit is not None else ""
+    if of is None or of.mean is None:
+        return f"Power is not known{against}."
+    span = f", {units.watts(of.low)} to {units.watts(of.peak)}" if of.peak is not None else ""
+    return f"Power is {units.watts(of.mean)} on average while the loads ran{span}{against}."
 
 
-def _share(points: Points) -> str:
-    known = [value for value in points if value is not None]
-    return f"{units.percent(min(known))} to {units.percent(max(known))}" if known else "not known"
+def _hottest(report: Report) -> float | None:
+    return report.run.temp_high_c if report.run is not None else None
+
+
+def _first(shown: Sequence[float]) -> str:
+    return f"The preemptions from {units.clock(shown[0])} to {units.clock(shown[-1])}" if shown else "No preemption"
+
+
+def _freed(of: Staircase) -> str:
+    """What was full before a preemption and what it freed, as far as that is known."""
+    said = ""
+    if of.trigger_mean_ratio is not None:
+        said += f" KV use before one is {units.percent(of.trigger_mean_ratio)} on average, "
+        said += f"{units.percent(of.trigger_low_ratio)} at the least."
+    if of.freed_mean_tokens is not None:
+        said += f" One frees {units.count(of.freed_mean_tokens)} tokens."
+    return said
+
+
+def _level(report: Report, what: str) -> str:
+    """Running 0 to 64, of the scrapes of the run."""
+    run = report.run
+    of = None if run is None else run.running if what == "running" else run.waiting
+    if of is None or of.low is None or of.peak is None:
+        return f"{what} not known"
+    return f"{what} {units.count(of.low)} to {units.count(of.peak)}"

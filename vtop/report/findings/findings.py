@@ -103,10 +103,9 @@ def residents(report: Report) -> Finding | None:
     if ran > FEWER * asked or (of.kv.peak_ratio or 0.0) < NEARLY_FULL:
         return None
     fits = account.predicted_residents
-    length = (account.input_tokens or 0.0) + (account.output_tokens or 0.0)
     said = f"{units.count(asked)} requests were in flight and only {units.count(ran)} ran (median)"
     if fits is not None:
-        said += f": the KV pool holds {units.number(fits)} requests of {units.count(length)} tokens"
+        said += f": the KV pool holds {units.number(fits)} requests of {units.count(account.request_tokens)} tokens"
     said += f"; {units.count(of.waiting.median)} waited (median)."
     evidence = [f"running {units.count(of.running.low)}–{units.count(of.running.peak)} on {of.scrapes:,} scrapes"]
     if account.oversubscription is not None:
@@ -122,11 +121,11 @@ def made_of(report: Report) -> Finding | None:
         return None
     parts = of.parts
     shares = {
-        "queueing": (parts.queue_s or 0.0) / of.parts.total_s,
-        "prefill": (parts.prefill_s or 0.0) / of.parts.total_s,
-        "frontend": (parts.frontend_s or 0.0) / of.parts.total_s,
+        "queueing": of.queue_of_ttft_ratio,
+        "prefill": of.prefill_of_ttft_ratio,
+        "frontend": of.frontend_of_ttft_ratio,
     }
-    most = max(shares, key=lambda name: shares[name])
+    most = max(shares, key=lambda name: shares[name] or 0.0)
     where = f" at {phase.label}" if len(report.phases) > 1 else ""
     said = f"TTFT{where} is {ttft_words(of)}: {units.percent(shares[most])} of it is {most}."
     evidence = [f"means of the {units.count(parts.n)} requests that finished", at(phase, of)]
@@ -167,9 +166,9 @@ def recomputed(report: Report) -> Finding | None:
     said += f"{units.percent(of.ratio)} more than the answers needed"
     if of.per_preemption is not None:
         said += f": {units.count(of.per_preemption)} a preemption"
-    clock = run.wallclock
-    if clock.recompute_s is not None and run.seconds:
-        said += f", {units.seconds(clock.recompute_s)} or {units.percent(clock.recompute_s / run.seconds)} of the time"
+    if of.time_ratio is not None:
+        share = units.percent(of.time_ratio)
+        said += f", {units.seconds(run.wallclock.recompute_s)} or {share} of the time in which the engine worked"
     evidence = [f"by {of.method}"]
     if of.executed_tokens is not None:
         there = f"{units.count(of.executed_tokens)} executed, {units.count(of.least_tokens)} needed"
@@ -183,22 +182,21 @@ def recomputed(report: Report) -> Finding | None:
 def grown(report: Report) -> Finding | None:
     """How queue and prefill grow from the lowest load to the highest."""
     growth = report.growth
-    known = [one for _, one in levels_of(report) if one.prefill_s is not None and one.queue_s is not None]
+    known = [row for row in levels_of(report) if row[1].prefill_s is not None and row[1].queue_s is not None]
     if len(known) < 2:
         return None
-    low, high = known[0], known[-1]
-    assert high.prefill_s is not None
+    (_, low), (level, high) = known[0], known[-1]
     said = f"From {_load(report, low.phase)} to {_load(report, high.phase)} queueing grew from "
     said += f"{units.seconds(low.queue_s)} to {units.seconds(high.queue_s)}"
-    if low.prefill_s:
-        said += f", prefill {units.number(high.prefill_s / low.prefill_s)} ×"
+    if level.prefill_factor is not None:
+        said += f", prefill {units.number(level.prefill_factor)} ×"
     if growth.crossed_at is not None:
         said += f"; the queue overtook prefill at {units.number(growth.crossed_at)} {growth.crossing_unit}"
     elif growth.crossing is not None:
         said += (
             f"; it would overtake prefill at ≈ {units.number(growth.crossing)} {growth.crossing_unit} (extrapolated)"
         )
-    counts = ", ".join(units.count(one.finished) for one in known)
+    counts = ", ".join(units.count(one.finished) for _, one in known)
     return Finding("grown", said + ".", (f"{len(known)} loads", f"finished at each: {counts}"))
 
 

@@ -18,16 +18,22 @@ from vtop.report.findings.findings import findings
 from vtop.report.findings.next_steps import steps
 from vtop.report.findings.validity import checks
 from vtop.report.model import Report
+from vtop.session.frame.prices import Prices
 
 FORMAT: Final = 2
 DIGITS: Final = 12
 DRAWN_ONLY: Final = ("timeline", "zoom", "distributions")
 
 
-def json(reports: Sequence[Report], outcomes: Sequence[Outcome] = ()) -> bytes:
+def json(reports: Sequence[Report], outcomes: Sequence[Outcome] = (), prices: Sequence[Sequence[Prices]] = ()) -> bytes:
+    """prices: of each recording's loads, where they are asked for."""
+    priced = prices or [()] * len(reports)
     content = {
         "format": FORMAT,
-        "recordings": [recording(report) for report in reports],
+        "recordings": [
+            recording(report) | {"prices": [_plain(one) for one in of]}
+            for report, of in zip(reports, priced, strict=True)
+        ],
         "expectations": [_plain(outcome) for outcome in outcomes],
     }
     return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"

@@ -16,9 +16,10 @@ from vtop.report.findings.validity import Check
 from vtop.report.model import Phase, Report
 from vtop.report.numbers import Times
 from vtop.report.render.json import DRAWN_ONLY, FORMAT
+from vtop.session.frame.prices import Prices
 
-_RECORDS = (Report, Finding, Check, Pair, Step, Outcome, Times)
-_ADDED = {"findings": Finding, "validity": Check, "counters": Pair, "steps": Step}
+_RECORDS = (Report, Finding, Check, Pair, Step, Outcome, Times, Prices)
+_ADDED = {"findings": Finding, "validity": Check, "counters": Pair, "steps": Step, "prices": Prices}
 
 
 def schema() -> dict[str, Any]:

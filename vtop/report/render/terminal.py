@@ -78,10 +78,10 @@ def _block(block: Block, section: Section, width: int) -> Iterator[RenderableTyp
 def _table(table: Table, width: int) -> Iterator[RenderableType]:
     """A last column of long words stands below as notes, by the number of the row, where the rest fills the width."""
     words: tuple[str, ...] = ()
-    if _natural(table) > width:
+    if natural_width(table) > width:
         if len(table.rows) <= TURNED and len(table.words) <= 2:
             table = turned(table)
-        elif _natural(_without_last(table)) > width / 2 and max(len(row[-1]) for row in table.rows) > LONG:
+        elif natural_width(_without_last(table)) > width / 2 and max(len(row[-1]) for row in table.rows) > LONG:
             words = tuple(row[-1] for row in table.rows)
             table = _without_last(table)
     made = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
@@ -101,7 +101,7 @@ def _without_last(table: Table) -> Table:
     return Table(table.title, table.head[:-1], tuple(row[:-1] for row in table.rows), table.notes, table.words)
 
 
-def _natural(table: Table) -> int:
+def natural_width(table: Table) -> int:
     """Columns that it takes when nothing is broken into lines."""
     return sum(max(len(cell) for cell in column) + 3 for column in zip(table.head, *table.rows, strict=True))
 

@@ -67,12 +67,11 @@ def account(report: Report) -> Table | None:
 
 def _account_row(phase: Phase, of: Numbers, kind: str, one: Expectation) -> tuple[str, ...]:
     account = of.account
-    length = (account.input_tokens or 0.0) + (account.output_tokens or 0.0)
     return (
         phase.label,
         kind,
         units.number(one.concurrency),
-        units.count(length),
+        units.count(account.request_tokens),
         units.percent(of.kv.peak_ratio),
         units.percent(one.peak_ratio),
         points(one.peak_error_ratio),

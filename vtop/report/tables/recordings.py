@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vtop import units
-from vtop.report.labels import stem
+from vtop.report.like_phases import beside
 from vtop.report.model import Report
 from vtop.report.numbers import Numbers
 from vtop.report.render.document import Table
-from vtop.report.tables.cells import of_phases, percentile
+from vtop.report.tables.cells import percentile
 
 HEAD = (
     "configuration", "tokens", "need", "KV peak", "resident", "waiting", "preempted", "output/s", "total/s",
@@ -18,13 +18,14 @@ HEAD = (
 
 
 def before_and_after(reports: Sequence[Report]) -> Table | None:
-    """Each phase of each recording a row: averages over unlike loads are of none of them."""
-    rows = tuple(
-        (f"{stem(report.file)} {phase.label}", *_row(of)) for report in reports for phase, of in of_phases(report)
-    )
+    """Each phase of each recording a row, like loads next to each other: averages over unlike loads are of none."""
+    found = beside(reports)
+    rows = tuple((one.name, *_row(one.of)) for one in found)
     if not rows:
         return None
+    alone = [one.name for one in found if one.alone]
     notes = (
+        *((f"Beside no like load, so before and after of nothing: {', '.join(alone)}.",) if alone else ()),
         "Tokens: of a request at its end, prompt and output. Need: KV of all that were in flight, each at its end, as "
         "so many times the pool. Resident: the most that ran, of those in flight. Output/s, total/s: tokens. KV peak, "
         "waiting (peak) and preempted are of the whole phase.",
@@ -34,10 +35,9 @@ def before_and_after(reports: Sequence[Report]) -> Table | None:
 
 def _row(of: Numbers) -> tuple[str, ...]:
     account = of.account
-    known = account.input_tokens is not None and account.output_tokens is not None
     asked = account.nominal.concurrency if account.nominal is not None else None
     return (
-        units.count((account.input_tokens or 0.0) + (account.output_tokens or 0.0)) if known else units.UNKNOWN,
+        units.count(account.request_tokens),
         units.UNKNOWN if account.oversubscription is None else f"{account.oversubscription:.2f} ×",
         units.percent(of.kv.peak_ratio),
         f"{units.count(of.running.peak)} / {units.count(asked)}",

@@ -10,12 +10,14 @@ import msgspec
 
 from vtop.engine.core.flags import Flags
 from vtop.engine.fit.profile import Profile
-from vtop.engine.runs.measured import Measured
-from vtop.engine.whatif.flag_search import Search
+from vtop.engine.runs.measured import RunNumbers
+from vtop.engine.whatif.flag_search import FlagSearch
 from vtop.engine.whatif.whatif import Row, WhatIf
+from vtop.report.prices import Priced
+from vtop.report.render.json import rounded
 
 
-def json(file: str, profile: Profile, answers: Sequence[WhatIf | Search], taken: Sequence[str]) -> bytes:
+def json(file: str, profile: Profile, answers: Sequence[WhatIf | FlagSearch], taken: Sequence[str]) -> bytes:
     """`taken`: flags that are not on record and were taken for granted."""
     content = {
         "file": file,
@@ -26,7 +28,22 @@ def json(file: str, profile: Profile, answers: Sequence[WhatIf | Search], taken:
     return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
 
 
-def _json(answer: WhatIf | Search) -> dict[str, Any]:
+def prices_json(file: str, profile: Profile, priced: Priced, taken: Sequence[str]) -> bytes:
+    """The price of each limit, of each load: changes as shares of the value, with their 90 % intervals."""
+    content = {
+        "file": file,
+        "profile": {"name": profile.name, "origin": profile.origin},
+        "taken": list(taken),
+        "missing": list(priced.missing),
+        "runs": [
+            rounded(asdict(one)) | {"binds": one.binding.limit if one.binding is not None else None}
+            for one in priced.prices
+        ],
+    }
+    return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
+
+
+def _json(answer: WhatIf | FlagSearch) -> dict[str, Any]:
     load = answer.run.load
     found: dict[str, Any] = {
         "name": answer.run.name,
@@ -76,11 +93,13 @@ def _row_json(row: Row) -> dict[str, Any]:
         "simulated": row.before,
         "error_ratio": row.error_ratio,
         "predicted": row.after,
+        "low": row.interval.low if row.interval is not None else None,
+        "high": row.interval.high if row.interval is not None else None,
         "difference": row.difference,
         "doubt": row.doubt,
         "verdict": row.verdict,
     }
 
 
-def _measured_json(measured: Measured) -> dict[str, float]:
+def _measured_json(measured: RunNumbers) -> dict[str, float]:
     return {name: value for name, value in asdict(measured).items() if value is not None}

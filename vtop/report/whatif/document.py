@@ -10,16 +10,18 @@ from vtop.engine.core.flags import Flags
 from vtop.engine.fit.calibration import AS_FITTED, HostFactors
 from vtop.engine.fit.profile import Profile
 from vtop.engine.runs.measured import NUMBERS
-from vtop.engine.runs.replay import Load
+from vtop.engine.runs.replay import ReplayLoad
 from vtop.engine.runs.runs import RECORDED, USUAL, Run
-from vtop.engine.whatif.flag_search import Search, Tried
-from vtop.engine.whatif.whatif import Row, WhatIf, changes
+from vtop.engine.whatif.flag_search import FlagSearch, Tried
+from vtop.engine.whatif.simulation import SimulatedLoad, changes
+from vtop.engine.whatif.whatif import Row, WhatIf
 from vtop.report.compare import words
 from vtop.report.compare.parts import Difference, NumberPart
+from vtop.report.prices import Priced, blocks
 from vtop.report.render.document import Block, Document, Facts, Finding, Findings, Section, Table, Text
 from vtop.session.frame.servers import typed
 
-Answer = WhatIf | Search
+Answer = WhatIf | FlagSearch
 
 _TYPED: Final = {"policy": "scheduling-policy"}
 SPOKEN: Final = ("output_per_s", "good_per_s", "ttft_s", "e2e_s", "preemptions")
@@ -34,16 +36,20 @@ COLUMNS: Final = (
     "kv_ratio",
     "preemptions",
 )
-EXPLAINED: Final = (
-    "± is the model's own error: the larger of its error on this recording and its usual one, or what another seed "
-    "changes, or of a count its square root; a difference within it is none."
+INTERVALS: Final = (
+    "In 90 %: where the number may lie, by simulations of plausible servers (host, GPU, drift, chance) and the model's "
+    "own error. ± is of the difference, both sides simulated on the same servers; a difference within it is none."
+)
+PAIRED: Final = (
+    "Means over plausible servers (host, GPU, drift, chance), the same for every row; rows that these do not tell from "
+    "the best are as good."
 )
 
 
 def simulated_s(answer: Answer) -> float:
     """Seconds of virtual time behind it."""
     if isinstance(answer, WhatIf):
-        sides = [answer.alone, answer.before, answer.after]
+        sides: list[SimulatedLoad] = [answer.alone, answer.before, answer.after, *(answer.drawn or ())]
     else:
         sides = [answer.recorded, *(one.simulated for one in answer.tried if one.simulated is not None)]
     return sum(side.span_s for side in {id(side): side for side in sides}.values())
@@ -59,6 +65,17 @@ def document(file: str, profile: Profile, answers: Sequence[Answer], taken: Sequ
         made = _answer(at, answer) if isinstance(answer, WhatIf) else _search(at, answer)
         sections += [section for section in made if section.blocks]
     return Document(f"vtop whatif {file}{f': {asked}' if asked else ''}", tuple(sections))
+
+
+def prices_document(file: str, profile: Profile, priced: Priced, taken: Sequence[str]) -> Document:
+    """The price of each limit. `taken`: flags that are not on record and were taken for granted."""
+    pairs = [("timing", f"{profile.name}: {profile.origin}")]
+    if taken:
+        pairs.append(("not on record", f"taken: {', '.join(taken)}"))
+    what = Section("what", "What was simulated", 2, (Facts(tuple(pairs)),))
+    return Document(
+        f"vtop whatif {file}: the price of each limit", (what, Section("prices", "Prices", 2, blocks(priced)))
+    )
 
 
 def _title(answer: Answer) -> str:
@@ -92,7 +109,7 @@ def _flags(flags: Flags) -> str:
     )
 
 
-def _load(load: Load) -> str:
+def _load(load: ReplayLoad) -> str:
     prompts, outputs = [ask.prompt_tokens for ask in load.asks], [ask.output_tokens for ask in load.asks]
     said = f"{len(load.asks):,} requests of {_span(prompts)} + {_span(outputs)} tokens"
     if load.concurrency is not None:
@@ -148,10 +165,10 @@ def _answer(at: int, answer: WhatIf) -> list[Section]:
         blocks.append(
             Table(
                 asked,
-                ("", "simulated as it was", "with the flags", "difference", "± in %", ""),
+                ("", "as it was", "with the flags", "in 90 %", "difference", "± in %", ""),
                 tuple(_difference(row) for row in rows if row.before is not None),
-                (EXPLAINED,),
-                words=(0, 5),
+                (INTERVALS,),
+                words=(0, 6),
             )
         )
     sections.append(Section(f"flags{at}", f"With {asked}", 3, tuple(blocks)))
@@ -176,10 +193,18 @@ def _difference(row: Row) -> tuple[str, ...]:
         row.number.label,
         before,
         after,
+        _between(row),
         words.change(part, of),
         words.relative(part, of),
         row.verdict,
     )
+
+
+def _between(row: Row) -> str:
+    if row.interval is None:
+        return units.UNKNOWN
+    low, high = _value(row, row.interval.low), _value(row, row.interval.high)
+    return low if low == high else f"{low} – {high}"
 
 
 def _parts(row: Row) -> tuple[NumberPart, Difference]:
@@ -235,7 +260,7 @@ def _doubts(at: int, remarks: Sequence[str]) -> Section:
 # --- a search ---------------------------------------------------------------------------------------------------------
 
 
-def _search(at: int, answer: Search) -> list[Section]:
+def _search(at: int, answer: FlagSearch) -> list[Section]:
     number = answer.number
     best = [one for one in answer.tried if one.verdict]
     error = f", ± {abs(answer.error) * 100:.1f} % on this recording" if answer.error is not None else ""
@@ -254,14 +279,14 @@ def _search(at: int, answer: Search) -> list[Section]:
                 for one in answer.tried
             ),
         ),
-        (criterion, EXPLAINED.replace("a difference within it is none", "rows within it of the best are as good")),
+        (criterion, PAIRED),
         words=(len(columns) + 1,),
     )
     said = Findings((Finding(_best(answer, best), (criterion,)),))
     return [Section(f"search{at}", f"--{answer.name}", 3, (said, table)), _doubts(at, answer.remarks)]
 
 
-def _best(answer: Search, best: Sequence[Tried]) -> str:
+def _best(answer: FlagSearch, best: Sequence[Tried]) -> str:
     first = next(one for one in best if one.verdict == "best")
     others = [f"{one.value:,}" for one in best if one is not first]
     found = _cell(answer.number.name, first.criterion)

@@ -19,7 +19,8 @@ from itertools import pairwise
 
 from vtop.metrics.quantity import Quantity
 from vtop.session.bottleneck.verdict import STILL_S
-from vtop.session.frame.incidents import Incident, IncidentKind
+from vtop.session.frame.incidents import Incident
+from vtop.session.frame.vocabulary import IncidentKind
 from vtop.session.history.server import ServerHistory
 
 _GAUGES = (Quantity.RUNNING, Quantity.WAITING, Quantity.KV_USED)

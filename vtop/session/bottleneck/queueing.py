@@ -36,6 +36,7 @@ from typing import Final
 
 from vtop.metrics.quantity import Quantity
 from vtop.session.frame.requests import Little, Queueing
+from vtop.session.frame.vocabulary import QueueTrend
 from vtop.session.history.window import ScrapeRange, Window
 
 BATCHES: Final = 30
@@ -106,7 +107,7 @@ def _of_one(
 # --- trend ------------------------------------------------------------------------------------------------------------
 
 
-def _trend(window: Window) -> tuple[str | None, float | None, float | None]:
+def _trend(window: Window) -> tuple[QueueTrend | None, float | None, float | None]:
     """(growing, draining or steady; Sen's slope per second; p); None where there is too little to tell."""
     window, since_s = Window(window.answering), -math.inf
     for one in window.ranges:
@@ -126,7 +127,7 @@ def _trend(window: Window) -> tuple[str | None, float | None, float | None]:
     found = trend(means)
     per_s = found.slope / step_s
     grown = abs(per_s) * seconds
-    word = "steady"
+    word: QueueTrend = "steady"
     if found.p_value < ALPHA and grown >= max(1.0, RISE * fmean(means)):
         later = sen(means[len(means) // 2 :]) / found.slope
         if later >= GOES_ON:

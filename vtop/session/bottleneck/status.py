@@ -10,21 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from urllib.parse import urlsplit
 
 from vtop import units
 from vtop.metrics.quantity import Quantity
+from vtop.recording.vocabulary import OutageReason
 from vtop.server_kinds import registry
 from vtop.session.frame.servers import ServerPart, Status
+from vtop.session.frame.vocabulary import StatusKind
 from vtop.session.history.server import ServerHistory
 
 FROZEN_AFTER_S = 5.0  # vLLM's gauges stand still after a mass abort; a long prefill also looks like this
 
 # which server's status speaks for the session, gravest first
-_GRAVITY = ("down", "unhealthy", "blind", "frozen", "waiting", "busy", "idle")
-_GONE = ("down", "unhealthy", "waiting")  # of these others need not wait
+GRAVITY: tuple[StatusKind, ...] = ("down", "unhealthy", "blind", "frozen", "waiting", "busy", "idle")
+_GONE: tuple[StatusKind, ...] = ("down", "unhealthy", "waiting")  # of these others need not wait
 
-_HINTS = {
+HINTS: dict[OutageReason, str] = {
     "refused": "nothing listens there yet; vtop goes on trying",
     "timeout": "it listens and does not answer",
     "dns": "check the host name",
@@ -33,6 +34,7 @@ _HINTS = {
     "parse": f"is this the port of a {registry.readable()} server?",
     "reset": "the connection was cut",
     "size": "the scrape is larger than vtop reads",
+    "fault": "",
 }
 
 
@@ -45,7 +47,7 @@ def status(server: ServerHistory, index: int, now_s: float) -> Status:
     if latest_scrape_t is None:
         if latest is None:
             return Status("waiting", f"asking {url} …", index, fresh=False)
-        hint = _HINTS.get(latest.reason, "")
+        hint = HINTS.get(latest.reason, "")
         why = f"{latest.detail or latest.reason}" + (f" ({hint})" if hint else "")
         return Status("waiting", f"waiting for {url}: try {outages}, {why}", index, fresh=False)
     last = scrapes - 1
@@ -84,7 +86,7 @@ def of_session(servers: Sequence[ServerPart]) -> Status:
 
 def _short_names(servers: Sequence[ServerPart]) -> list[str]:
     """host:port of each; of servers on one host only :port."""
-    where = [urlsplit(server.url).netloc.rpartition("@")[2] for server in servers]
+    where = [server.url.partition("://")[2].partition("/")[0].rpartition("@")[2] for server in servers]
     hosts = {name.rpartition(":")[0] for name in where}
     return [f":{name.rpartition(':')[2]}" for name in where] if len(hosts) == 1 and "" not in hosts else where
 
@@ -94,7 +96,7 @@ def _gravest(servers: Sequence[ServerPart]) -> Status:
         return Status("waiting", "no server to watch", fresh=False)
     if all(server.status.kind == "waiting" for server in servers):
         return servers[0].status
-    return min((server.status for server in servers), key=lambda one: _GRAVITY.index(one.kind))
+    return min((server.status for server in servers), key=lambda one: GRAVITY.index(one.kind))
 
 
 def tries_since(server: ServerHistory, now_s: float) -> int:

@@ -35,6 +35,7 @@ from vtop.session.bottleneck.at_limit import AT_LIMIT, FULL, MOSTLY, QUEUED, SLA
 from vtop.session.bottleneck.evidence import FEW
 from vtop.session.frame.frame import Frame
 from vtop.session.frame.verdict import Pressure, Verdict
+from vtop.session.frame.vocabulary import StatusKind, VerdictLimit
 
 STILL_S: Final = 5.0
 CPU_FULL: Final = 0.9  # of one core
@@ -45,13 +46,13 @@ ENOUGH: Final = 30  # requests that finished, for what their wait was
 PUT_BACK: Final = 0.03  # preemptions a first token: of fewer the pool is full now and then
 MOSTLY_FULL: Final = 0.85  # of the pool
 WASTED: Final = 0.1  # of the time
-_WORDS: Final = {  # of a status that leaves nothing to judge
+_WORDS: Final[dict[StatusKind, VerdictLimit]] = {  # of a status that leaves nothing to judge
     "waiting": "waiting",
     "down": "stale",
     "unhealthy": "stale",
     "blind": "unknown",
 }
-TITLES: Final = {
+TITLES: Final[dict[VerdictLimit, str]] = {
     "kv": "KV POOL BINDS",
     "max-num-seqs": "MAX-NUM-SEQS BINDS",
     "token-budget": "TOKEN BUDGET BINDS",
@@ -206,7 +207,7 @@ def kv(frame: Frame) -> Verdict | None:
     if account.oversubscription is not None and account.oversubscription > 1:
         said.append(f"demand {account.oversubscription:.1f} × the pool")
     said.append(_window(at))
-    fits, wasted = account.predicted_residents, _recompute_share(frame)
+    fits, wasted = account.predicted_residents, frame.recompute.time_ratio
     fewer = at.max_num_seqs is None or (fits is not None and at.max_num_seqs > fits)
     if at.preemptions and fits is not None and fits >= 1 and fewer and wasted is not None and wasted >= WASTED:
         why = f"recomputing takes {units.percent(wasted)} of the time, and {fits:.1f} requests of this length fit"
@@ -216,15 +217,6 @@ def kv(frame: Frame) -> Verdict | None:
     )
     why = f"in a larger pool more requests would reside, and throughput goes with them{cost}"
     return _says("kv", said, _try(frame, at).larger_pool(_flags(frame, at)), why)
-
-
-def _recompute_share(frame: Frame) -> float | None:
-    """Of the window's time, idle time left out."""
-    clock = frame.wallclock
-    if clock.recompute_s is None or clock.decode_s is None or clock.prefill_s is None:
-        return None
-    busy_s = clock.decode_s + clock.prefill_s + clock.recompute_s
-    return clock.recompute_s / busy_s if busy_s > 0 else None
 
 
 def max_num_seqs(frame: Frame) -> Verdict | None:
@@ -328,7 +320,7 @@ RULES: Final[tuple[Callable[[Frame], Verdict | None], ...]] = (
     unread, asleep, stuck, idle, frontend, unadmitted, deferred, no_admission, kv, max_num_seqs, token_budget, client,
     power, under_loaded,
 )  # fmt: skip
-SETTLING: Final = frozenset({"kv", "max-num-seqs", "token-budget", "client", "power", "none"})
+SETTLING: Final[frozenset[VerdictLimit]] = frozenset({"kv", "max-num-seqs", "token-budget", "client", "power", "none"})
 
 
 def _queued(frame: Frame) -> Pressure | None:
@@ -394,6 +386,6 @@ def _engines(frame: Frame, at: Pressure) -> int:
     return max(1, frame.servers[at.server].engines)
 
 
-def _says(limit: str, evidence: list[str], tried: Hint | None = None, why: str | None = None) -> Verdict:
+def _says(limit: VerdictLimit, evidence: list[str], tried: Hint | None = None, why: str | None = None) -> Verdict:
     flag, command = (tried.flag, tried.command) if tried is not None else (None, None)
     return Verdict(limit, " · ".join(evidence), tuple(evidence), flag, why, command)

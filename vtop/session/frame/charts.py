@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vtop.session.frame.vocabulary import LoggedKind
+
 Points = tuple[float | None, ...]  # one per chart column, oldest first; None is a gap
 
 
@@ -31,7 +33,7 @@ class Charts:
     frontend_s: Points
     power_w: Points
     sm_mhz: Points
-    marks: tuple[tuple[int, str], ...]  # column, kind of logged event: restart, outage, mark
+    marks: tuple[tuple[int, LoggedKind], ...]  # column, and which of event_log.MARKED
     temp_c: Points = ()  # of the hottest GPU
     running_then: Points = ()  # on the scrape of the column with most running + waiting: what may be stacked
     waiting_then: Points = ()
@@ -39,9 +41,8 @@ class Charts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoggedEvent:
-    """A line of the event list. kind: start, restart, flags, outage, back, unhealthy, preemption, phase, mark, note,
-    end."""
+    """A line of the event list."""
 
     at_s: float
-    kind: str
+    kind: LoggedKind
     text: str

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from vtop.recording.vocabulary import PowerKind
 from vtop.session.frame.values import Gauge
+from vtop.session.frame.vocabulary import EnergySource
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,7 +24,7 @@ class GpuPart:
     mem_used_bytes: int | None
     mem_total_bytes: int | None
     power: Gauge
-    power_kind: str | None
+    power_kind: PowerKind | None
     power_limit_w: float | None
     energy_j: float | None  # in the window
     temp_c: float | None
@@ -79,7 +81,7 @@ class Energy:
     """Joules over the window, of the GPUs counted (energy.py)."""
 
     joules: float | None = None
-    source: str | None = None  # "the GPUs' energy counters", "power integrated over the readings"
+    source: EnergySource | None = None
     per_output_token_j: float | None = None
     per_token_j: float | None = None  # prompt and output
     idle_w: float | None = None  # lowest power seen while nothing ran, in the session so far

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-IncidentKind = Literal["stuck", "outage", "stale", "unhealthy", "restart"]
+from vtop.session.frame.vocabulary import IncidentKind
 
 
 @dataclass(frozen=True, slots=True, eq=False)

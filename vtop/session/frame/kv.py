@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vtop.session.frame.values import Gauge
+from vtop.session.frame.vocabulary import LengthsFrom
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,12 +51,13 @@ class KvAccount:
 
     input_tokens: float | None = None  # mean of a request
     output_tokens: float | None = None
-    lengths_from: str | None = None  # "the load's spec", "finished requests"
+    lengths_from: LengthsFrom | None = None
     nominal: Expectation | None = None  # for what the clients keep in flight
     effective: Expectation | None = None  # for what really runs
     asked_tokens: float | None = None  # nominal x (in + out)
     asked_bytes: float | None = None  # the same, where a token's bytes are known
-    request_bytes: float | None = None  # of one request at its end
+    request_tokens: float | None = None  # of one request at its end: in + out
+    request_bytes: float | None = None  # the same
     oversubscription: float | None = None  # asked_tokens / pool
     predicted_residents: float | None = None  # pool / (in + out)
     measured_residents: float | None = None  # median running

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vtop.metrics.histogram import Range
+from vtop.session.frame.vocabulary import Cohort
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -17,7 +18,7 @@ class Latency:
     p90: Range | None
     p99: Range | None
     n: float
-    cohort: str  # whose: first token, every token (every output, where some held several tokens), finished
+    cohort: Cohort
     p999: Range | None = None
     p9999: Range | None = None  # None for too few: its bucket would be that of the longest
     p95: Range | None = None

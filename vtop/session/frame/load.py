@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-# what a load's throughput is over: whole rounds of a closed loop, from the end of the warm-up to the last request being
-# sent, or all requests from the first sent to the last token
-OutputOver = Literal["rounds", "sending", "all"]
+from vtop.recording.vocabulary import ErrorClass, LoadShape
+from vtop.session.frame.vocabulary import OutputOver, PhaseState
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,8 +46,8 @@ class LoadPart:
     server: int  # that it is put on
     begin_s: float
     spec: str
-    shape: str  # closed, open
-    state: str  # running, ended
+    shape: LoadShape
+    state: PhaseState
     reason: str | None
     concurrency: int | None  # target
     rate_per_s: float | None  # target
@@ -61,7 +59,7 @@ class LoadPart:
     done: int
     failed: int
     unfinished: int  # broken off by vtop itself; in no percentile's favour, and among the judged
-    failed_by_class: tuple[tuple[str, int], ...]
+    failed_by_class: tuple[tuple[ErrorClass, int], ...]
     failed_detail: str | None  # what the first failure of the most frequent class said, in one line
     planned: int | None
     progress_ratio: float | None
@@ -79,6 +77,7 @@ class LoadPart:
     output_per_s: float | None  # without ramp and drain, unless it is over all; once it ended
     output_over: OutputOver | None
     whole_output_per_s: float | None  # with them and the warm-up: from the first request sent to the last token
+    whole_ended_per_s: float | None  # requests that succeeded, over the same
     ended_per_s: float | None  # requests, over the same stretch
     cached_tokens: int  # as the answers say, where the server tells
     prefix_hit_tokens: float | None  # growth of the server's counter from the scrape before the phase to the one after

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vtop.session.frame.vocabulary import LoadUnit
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadLevel:
@@ -15,6 +17,7 @@ class LoadLevel:
     queue_of_prefill_ratio: float | None
     queue_slope: float | None
     prefill_slope: float | None
+    prefill_factor: float | None  # against the lowest load
     output_per_s: float | None
     output_factor: float | None  # against the lowest load
     load_factor: float
@@ -29,7 +32,7 @@ class LoadLevel:
 class LoadLevels:
     """Those with the shape and the lengths of the latest load, lowest load first."""
 
-    unit: str | None = None  # in flight, requests/s
+    unit: LoadUnit | None = None
     levels: tuple[LoadLevel, ...] = ()
     tail_breaks_at: float | None = None  # the load at which p99 / p50 of ITL jumps
     tail_before: float | None = None  # that ratio at the load before

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vtop.session.frame.values import Count, Gauge
+from vtop.session.frame.vocabulary import DatedBy, QueueTrend
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,7 +25,7 @@ class PreemptionEvent:
     at_s: float
     server: int
     count: float  # requests put back in this step of the stair
-    dated_by: str  # gauges: running fell, waiting rose, nothing finished; counter: where no gauge shows it
+    dated_by: DatedBy
     kv_before_ratio: float | None
     kv_after_ratio: float | None
     freed_ratio: float | None  # fall of KV use, all of `count` together
@@ -80,7 +81,7 @@ class Queueing:
 
     running: Little | None = None
     waiting: Little | None = None
-    trend: str | None = None  # growing, draining, steady; None: too little to tell
+    trend: QueueTrend | None = None  # None: too little to tell
     slope_per_s: float | None = None  # Sen's slope of waiting
     p_value: float | None = None  # Mann-Kendall, two-sided
     waiting_share: float | None = None  # of a finished request's life

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vtop.recording.events import DEFAULT_KIND, FlagValue
+from vtop.session.frame.vocabulary import StatusKind
 
 
 def typed(name: str, value: FlagValue) -> str:
@@ -32,9 +33,9 @@ class StartedWith:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Status:
-    """The one thing to know about the data. kind: waiting, down, unhealthy, blind, frozen, idle, busy."""
+    """The one thing to know about the data."""
 
-    kind: str
+    kind: StatusKind
     sentence: str
     server: int = 0
     fresh: bool = True  # False: what is shown is old

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from vtop.session.frame.vocabulary import RecomputeMethod, StepFrom
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Iteration:
@@ -36,7 +38,7 @@ class PrefixCache:
 class Recompute:
     """Tokens run through the model again after preemptions (recompute.py)."""
 
-    method: str | None = None  # "write bytes, model shape", "write bytes, fitted", "KV released"
+    method: RecomputeMethod | None = None
     estimate: bool = False  # True for the KV estimate
     executed_tokens: float | None = None  # in the window
     least_tokens: float | None = None  # that the window's answers needed
@@ -51,6 +53,7 @@ class Recompute:
     token_bytes: float | None = None  # coefficient: bytes written per executed token
     row_bytes: float | None = None  # per row of logits
     missing_flag: str | None = None  # --enable-mfu-metrics, where the server runs without
+    time_ratio: float | None = None  # of the window's time in which the engine worked
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +77,7 @@ class WallClock:
     recompute_s: float | None = None
     idle_s: float | None = None
     step_s: float | None = None  # of a step that only decodes, median
-    step_from: str | None = None  # "own load", "steps that only decode"
+    step_from: StepFrom | None = None
     request_decode_s: float | None = None  # mean of the finished
     undisturbed_decode_s: float | None = None  # their tokens x step_s
     stolen_ratio: float | None = None  # 1 - undisturbed / decode

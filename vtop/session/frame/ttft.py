@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vtop.session.frame.vocabulary import LoadUnit
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ttft:
@@ -46,11 +48,13 @@ class Growth:
     phases: tuple[PhaseParts, ...] = ()  # by load, lowest first
     queue_of_prefill_ratio: float | None = None  # in the window, where that is of one load
     queue_of_ttft_ratio: float | None = None
+    prefill_of_ttft_ratio: float | None = None
+    frontend_of_ttft_ratio: float | None = None
     prefill_factor: float | None = None  # now / at the lowest load
     frontend_factor: float | None = None
     queue_added_s: float | None = None
     crossing: float | None = None  # load at which queue would overtake prefill, extrapolated on the last two phases
-    crossing_unit: str | None = None  # in flight, requests/s
+    crossing_unit: LoadUnit | None = None
     crossed_at: float | None = None  # the load at which it did, where that was measured
 
 

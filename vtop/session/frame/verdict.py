@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vtop.session.frame.vocabulary import VerdictLimit
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
     """Which limit binds now, in one sentence with its evidence (verdict.py)."""
 
-    limit: str = "unknown"  # or another of verdict.TITLES
+    limit: VerdictLimit = "unknown"
     sentence: str = ""
     evidence: tuple[str, ...] = ()
     flag: str | None = None  # where a flag would help: which

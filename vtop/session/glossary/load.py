@@ -114,7 +114,7 @@ LOAD = (
         "given once the phase has ended",
         "ramp and drain are left out where output_over is not `all`; there tokens of failed requests count; a "
         "generator that divides all tokens by all the time (whole_output_per_s) says less, more so of a short run",
-        also=("load.output_over", "load.whole_output_per_s"),
+        also=("load.output_over", "load.whole_output_per_s", "load.whole_ended_per_s"),
     ),
     Number(
         "load",

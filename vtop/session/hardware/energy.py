@@ -30,12 +30,13 @@ from typing import Final
 from vtop.metrics.quantity import Quantity
 from vtop.session.frame.gpus import Energy
 from vtop.session.frame.verdict import HeldDown
+from vtop.session.frame.vocabulary import EnergySource
 from vtop.session.history.gpus import DeviceHistory, GpuHistory
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import Window
 
-COUNTERS: Final = "the GPUs' energy counters"
-READINGS: Final = "power integrated over the readings"
+COUNTERS: Final[EnergySource] = "the GPUs' energy counters"
+READINGS: Final[EnergySource] = "power integrated over the readings"
 NEAR: Final = 0.97
 COVERED: Final = 0.95
 

@@ -9,7 +9,10 @@ from collections.abc import Sequence
 from itertools import compress
 from operator import attrgetter, ne
 
+import msgspec
+
 from vtop.recording import GAP_INTERVALS, Gpu, GpuReading, Note
+from vtop.recording.vocabulary import POWER_KINDS, known
 from vtop.session.frame.gpus import GpuPart, Gpus, counted_of
 from vtop.session.history.tracks import FactTrack, Track
 from vtop.session.history.window import gauge
@@ -59,7 +62,7 @@ class DeviceHistory:
         words = (reading.name, reading.power_kind, reading.throttle, reading.serving, reading.lost)
         if words != self._words:
             self._words = words
-            self.facts.put(number, reading)
+            self.facts.put(number, _known_words(reading))
 
     def put_absent(self, number: int) -> None:
         for track in self.numbers.values():
@@ -157,6 +160,12 @@ class GpuHistory:
             counted=len(counted_of([fact for device in present if (fact := device.facts.at(last)) is not None])),
             age_s=age_s,
         )
+
+
+def _known_words(reading: GpuReading) -> GpuReading:
+    """The reading with the words of its closed vocabulary."""
+    kind = reading.power_kind
+    return msgspec.structs.replace(reading, power_kind=known(kind, POWER_KINDS)) if kind is not None else reading
 
 
 def _device(device: DeviceHistory, first: int, last: int, age_s: float) -> GpuPart:

@@ -16,6 +16,11 @@ from vtop.session.history.tracks import HistogramTrack, Track
 _Sums = tuple[float, float, Sequence[int]]  # sum, count, count of each bucket
 
 
+def fell_a_little(before: float, now: float) -> bool:
+    """Whether a counter that fell did not begin anew: a process that did has counted next to nothing."""
+    return before / 2 < now < before
+
+
 class Cell:
     """The latest number of one series; for a counter, with what it had counted before restarts."""
 
@@ -39,6 +44,11 @@ class Cell:
         if self.raw == self.raw:
             self.before += self.raw
             self.raw = 0.0
+
+    def rebase(self, value: float) -> None:
+        """Go on from another number without having counted anything: another process's, or one that fell a little."""
+        if self.raw == self.raw:
+            self.before += self.raw - value
 
 
 class Group:
@@ -145,6 +155,9 @@ class HistogramCell:
     def put(self, counts: HistogramCounts, *, full: bool) -> bool:
         """True when this changed it, as it does on every line that is not full."""
         raw = self.raw
+        if raw is not None and counts.count < raw.count and fell_a_little(raw.count, counts.count):
+            self.rebase(counts)
+            raw = self.raw
         changed = not full or not self.known or (counts != raw if raw is not None else bool(counts.count))
         if raw is not None and counts.count < raw.count:  # it fell on a line that is not full
             self.carry()
@@ -160,6 +173,20 @@ class HistogramCell:
             self.count_before += self.raw.count
             self.n_before = _added(self.n_before, self.raw.n)
             self.raw, self._last_sum = None, 0.0
+
+    def rebase(self, counts: HistogramCounts) -> None:
+        """Go on from other counts without having observed anything."""
+        if self.raw is None:
+            return
+        now_sum = counts.sum if counts.sum is not None else self._last_sum
+        self.sum_before += self._last_sum - now_sum
+        self.count_before += self.raw.count - counts.count
+        lengths = {len(self.raw.n), len(counts.n), len(self.n_before) or len(counts.n)}
+        then = self.n_before or [0] * len(counts.n)
+        self.n_before = (
+            [a + b - c for a, b, c in zip(then, self.raw.n, counts.n, strict=True)] if len(lengths) == 1 else ()
+        )
+        self.raw = counts
 
 
 class HistogramGroup:

@@ -10,6 +10,7 @@ import math
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
+from enum import StrEnum
 
 from vtop.metrics.page import OTHER
 from vtop.metrics.quantity import Quantity, SeriesKind
@@ -17,9 +18,14 @@ from vtop.metrics.series_names import SeriesMeaning
 from vtop.recording import GAP_INTERVALS, Identity, Outage, Scrape, Target
 from vtop.server_kinds import registry
 from vtop.server_kinds.kind import ServerKind
-from vtop.session.history.quantities import Cell, Group, HistogramCell, HistogramGroup
+from vtop.session.history.quantities import Cell, Group, HistogramCell, HistogramGroup, fell_a_little
 from vtop.session.history.tracks import FactTrack, HistogramTrack, Track
 
+PROCESS_START = "process_start_time_seconds"
+FIRST_DATE_S = 1e9  # 2001: an earlier date is none
+CLOCKS_APART_S = 120.0  # the server's and vtop's, at most
+MOST_PROCESSES = 64  # that an address may lead to
+MOST_RATIO = 1.001  # of the KV cache in use: the last digits of a float
 MOST_PARTS = 512  # of a quantity, such as reasons for which requests finish
 
 _PER_ENGINE = frozenset(
@@ -43,12 +49,24 @@ _POSSIBLE = {
 }
 
 
+class Change(StrEnum):
+    """What became of a server between two scrapes. Only after RESTARTED do counters begin at 0."""
+
+    RESTARTED = "restarted"
+    ANOTHER = "another"  # another process answers, which has been running for longer
+    ALTERNATES = "alternates"  # one answers again that had answered before another did
+
+
 class ServerHistory:
     """One server's scrapes so far. Times are seconds of the session."""
 
-    def __init__(self, target: Target, interval_s: float) -> None:
+    def __init__(self, target: Target, interval_s: float, unix_s: float = 0.0) -> None:
+        """unix_s: the wall clock at second 0 of the session."""
         self.target = target
         self.interval_s = interval_s
+        self._unix_s = unix_s
+        self._alternated_s = -math.inf  # when another process was last seen to answer that had answered before
+        self._seen: dict[float, float] = {}  # start time of each process that answered, and when it last did
         self.t = array("d")  # when the line was written: from then on the scrape may be seen
         self.at_s = array("d")
         self.took_s = array("d")
@@ -90,12 +108,17 @@ class ServerHistory:
             self.broken_since_s = outage.at_s
             self.broken_t.append(outage.t)
 
-    def apply_scrape(self, scrape: Scrape) -> bool:
-        """Take in a scrape; True when the server, or a part of it, restarted since the scrape before."""
+    def apply_scrape(self, scrape: Scrape) -> Change | None:
+        """Take in a scrape; what became of the server, or of a part of it, since the scrape before."""
         index = len(self.t)
-        restarted = self._restarted(scrape) if scrape.full and index else set()
-        at_s = max(scrape.at_s, self.at_s[-1]) if index else scrape.at_s  # a hand may have joined two recordings
-        self._note_gap(at_s, bool(restarted))
+        # what an answer says that took long to come was so when it came, not when it was asked for
+        at_s = scrape.at_s + (scrape.took_s if scrape.took_s > self.interval_s / 2 else 0.0)
+        at_s = max(at_s, self.at_s[-1]) if index else at_s  # a hand may have joined two recordings
+        another = self._another(scrape, at_s)
+        if another is not None:
+            self._rebase(scrape)
+        restarted = self._restarted(scrape) if scrape.full and index and another is None else set()
+        self._note_gap(at_s, bool(restarted) or another is not None)
         self.t.append(scrape.t)
         self.at_s.append(at_s)
         self.took_s.append(scrape.took_s)
@@ -123,8 +146,15 @@ class ServerHistory:
             if value is None:
                 cell.known = False
             else:
-                if cell.counter and value < cell.raw:  # it fell on a line that is not full
-                    cell.before += cell.raw
+                if cell.group.kind is SeriesKind.RATIO and not 0.0 <= value <= MOST_RATIO:  # no share, and in no sum
+                    cell.known = False
+                    touched.add(cell.group)
+                    continue
+                if cell.counter and value < cell.raw:
+                    if fell_a_little(cell.raw, value):
+                        cell.rebase(value)
+                    else:  # it began anew, on a line that is not full
+                        cell.before += cell.raw
                 cell.raw = value
                 cell.known = not (value < cell.low or value > cell.high)
             group = cell.group
@@ -137,7 +167,7 @@ class ServerHistory:
                 stepped = True
         if self._apply_histograms(scrape, index) or stepped:
             self.progress.append(index)
-        return bool(restarted)
+        return another or (Change.RESTARTED if restarted else None)
 
     def _apply_histograms(self, scrape: Scrape, index: int) -> bool:
         touched: set[HistogramGroup] = set()
@@ -163,20 +193,59 @@ class ServerHistory:
             group.close(index)
         return stepped
 
+    def _another(self, scrape: Scrape, at_s: float) -> Change | None:
+        """Whether another process answers that has been running all along: it did not begin since the scrape before."""
+        now = scrape.values.get(PROCESS_START)
+        if now is None:
+            return None
+        started = self.total(Quantity.PROCESS_START)
+        before = started.at(len(self.t) - 1) if started is not None and len(self.t) else None
+        known, self._seen[now] = self._seen.get(now), at_s
+        while len(self._seen) > MOST_PROCESSES:
+            self._seen.pop(next(iter(self._seen)))
+        if before is None or abs(now - before) <= 1.0:
+            return None
+        if known is not None:
+            self._alternated_s = at_s
+            return Change.ALTERNATES
+        since = self._unix_s + self.at_s[-1] - CLOCKS_APART_S
+        dated = self._unix_s > FIRST_DATE_S and now > FIRST_DATE_S  # else the clocks are made up
+        return Change.ANOTHER if now < before - 1.0 or (dated and now < since) else None
+
+    def alternates(self, now_s: float) -> bool:
+        """Whether several processes answered in turn within the last minute: their numbers are not one server's."""
+        return now_s - self._alternated_s < 60.0
+
+    def _rebase(self, scrape: Scrape) -> None:
+        """Another process's counters: go on from them, without having counted what it did before."""
+        for series, value in scrape.values.items():
+            cell = self._cells.get(series)
+            if cell is not None and cell.counter and value is not None:
+                cell.rebase(value)
+                cell.raw = value
+        for series, counts in scrape.hists.items():
+            known = self._histogram_cells.get(series)
+            if known is not None:
+                known.rebase(counts)
+
     def _restarted(self, scrape: Scrape) -> set[str]:
         """Whose counters began anew: engines as `SeriesMeaning.engine` names them, "" for all of the server."""
         started = self.total(Quantity.PROCESS_START)
         before = started.at(len(self.t) - 1) if started is not None else None
-        now = scrape.values.get("process_start_time_seconds")
+        now = scrape.values.get(PROCESS_START)
         owners = {""} if before is not None and now is not None and now > before + 1.0 else set()
         for series, value in scrape.values.items():
             cell = self._cells.get(series)
             if cell is not None and value is not None and cell.counter and value < cell.raw:
+                if fell_a_little(cell.raw, value):
+                    continue
                 owners.add(cell.owner)
         for series, counts in scrape.hists.items():
             known = self._histogram_cells.get(series)
-            if known is not None and known.raw is not None and counts.count < known.raw.count:
-                owners.add(known.owner)
+            fell = known is not None and known.raw is not None and counts.count < known.raw.count
+            if fell and known is not None and known.raw is not None:
+                begun = not fell_a_little(known.raw.count, counts.count)
+                owners |= {known.owner} if begun else set()
         return owners
 
     def _carry(self, owners: set[str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import chain, compress, repeat
 from operator import ne, sub
@@ -120,7 +120,7 @@ class HistogramTrack:
     not only sum and count.
     """
 
-    __slots__ = ("_buckets", "_latest", "_le", "_le_scrape", "_unknown", "began", "count", "scrape", "split", "sum")
+    __slots__ = ("_buckets", "_latest", "_le", "_le_scrape", "began", "count", "scrape", "split", "sum")
 
     def __init__(self, began: bool = False, *, split: bool = True) -> None:
         self.began = began
@@ -128,15 +128,12 @@ class HistogramTrack:
         self.scrape = array("I")
         self.sum = array("d")
         self.count = array("d")
-        self._unknown = array("I")  # places where the sum is not known
         self._le: list[tuple[float, ...]] = []  # bounds, and from which scrape on
         self._le_scrape = array("I")
         self._buckets: list[list[Track]] = []  # for each of these, the counts of its buckets
         self._latest: Sequence[int] = ()
 
     def put(self, scrape: int, le: tuple[float, ...], sum: float, count: float, n: Sequence[int]) -> None:
-        if sum != sum:
-            self._unknown.append(len(self.scrape))
         self.scrape.append(scrape)
         self.sum.append(sum)
         self.count.append(count)
@@ -185,15 +182,16 @@ class HistogramTrack:
         total = self.sum[high] - sum
         if total < 0:  # the last digits of a large sum; anything more is a sum that fell
             total = 0.0 if total > -1e-9 * abs(sum) else math.nan
-        elif self._unknown and bisect_right(self._unknown, high) > bisect_left(self._unknown, max(low, 0)):
-            total = math.nan
         return total, self.count[high] - count
 
     def between(self, first: int, last: int) -> Histogram | None:
-        """The histogram of what was observed after scrape first and up to scrape last."""
+        """The histogram of what was observed after scrape first and up to scrape last.
+
+        None where it got other bounds in between: what was counted in the old ones cannot be told in the new ones.
+        """
         sums = self.sums(first, last)
         epoch = bisect_right(self._le_scrape, last) - 1
-        if sums is None or epoch < 0:
+        if sums is None or epoch < 0 or (epoch > 0 and self._counted_before(epoch, first)):
             return None
         fresh = epoch > 0 or self.began  # what its buckets held on their first scrape was observed there
         n = []
@@ -204,6 +202,11 @@ class HistogramTrack:
                 begin = 0.0 if fresh or not len(bucket.value) else bucket.value[0]
             n.append(max(0.0, end - begin))
         return Histogram(self._le[epoch], tuple(n), sums[0])
+
+    def _counted_before(self, epoch: int, first: int) -> bool:
+        """Whether anything was observed after scrape first in bounds that were given up since."""
+        sums = self.sums(first, self._le_scrape[epoch] - 1) if self._le_scrape[epoch] > first else None
+        return sums is not None and sums[1] > 0
 
 
 class FactTrack(Generic[T]):

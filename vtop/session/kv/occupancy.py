@@ -84,6 +84,7 @@ def account(
         effective=_expectation(residents, lengths, pool, block, measured),
         asked_tokens=asked_tokens,
         asked_bytes=_times(asked_tokens, bytes_per_token),
+        request_tokens=lengths.total if lengths is not None else None,
         request_bytes=_times(lengths.total if lengths is not None else None, bytes_per_token),
         oversubscription=asked_tokens / pool if asked_tokens is not None and pool else None,
         predicted_residents=pool / lengths.total if pool and lengths is not None else None,

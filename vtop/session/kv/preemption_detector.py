@@ -25,12 +25,14 @@ from dataclasses import dataclass
 
 from vtop.metrics.quantity import Quantity
 from vtop.session.frame.requests import PreemptionEvent
+from vtop.session.frame.vocabulary import DatedBy
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.tracks import Track
 from vtop.session.kv.pool import pool_at
 
 NEAR_FULL = 0.9
-GAUGES, COUNTER = "gauges", "counter"
+GAUGES: DatedBy = "gauges"
+COUNTER: DatedBy = "counter"
 LATEST = 200  # steps that a mean is taken of, at most
 
 _FOR_EVER = 1 << 62
@@ -45,7 +47,7 @@ class Step:
     known: int
     count: float
     added: float  # of these, not told before
-    dated_by: str
+    dated_by: DatedBy
     until: int = _FOR_EVER
     event: PreemptionEvent | None = None  # once somebody asked
     held: float | None = None  # tokens each victim held, once somebody asked; NaN: not known
@@ -144,7 +146,7 @@ class PreemptionDetector:
         known: int,
         added: float,
         *,
-        dated_by: str = GAUGES,
+        dated_by: DatedBy = GAUGES,
         before: Step | None = None,
     ) -> Step:
         count = added

@@ -15,10 +15,11 @@ from vtop.metrics.quantity import Quantity
 from vtop.samples import samples_needed
 from vtop.session.frame.latencies import Latency
 from vtop.session.frame.tokens import Iteration, PrefixCache
+from vtop.session.frame.vocabulary import Cohort
 from vtop.session.history.window import Window
 
 ONE_EACH: Final = 0.98  # gaps per later token; a scrape is no atomic snapshot
-_ROWS = (
+_ROWS: tuple[tuple[str, Quantity, Cohort], ...] = (
     ("TTFT", Quantity.TTFT, "first token"),
     ("ITL", Quantity.ITL, "every token"),
     ("TPOT", Quantity.TPOT, "finished"),

@@ -37,7 +37,7 @@ def load_levels(scaling: LoadScaling, load: LoadHistory, now_s: float) -> LoadLe
     levels: list[LoadLevel] = []
     for at in sorted(like):
         own = load.part_of(like[at].phase, now_s)
-        levels.append(_level(like[at], own, levels, like[levels[-1].load] if levels else None))
+        levels.append(_level(like[at], own, levels, [like[one.load] for one in levels]))
     breaks = _breaks(levels)
     return LoadLevels(
         unit=None if not levels else "in flight" if part.concurrency is not None else "requests/s",
@@ -49,10 +49,12 @@ def load_levels(scaling: LoadScaling, load: LoadHistory, now_s: float) -> LoadLe
     )
 
 
-def _level(part: PhaseParts, own: LoadPart | None, lower: Sequence[LoadLevel], before: PhaseParts | None) -> LoadLevel:
-    """own: the requests of the phase; lower: the rows of lower loads; before: the parts of the one before."""
+def _level(
+    part: PhaseParts, own: LoadPart | None, lower: Sequence[LoadLevel], parts: Sequence[PhaseParts]
+) -> LoadLevel:
+    """own: the requests of the phase; lower: the rows of lower loads; parts: of them."""
     at = load_of(part) or 0.0
-    first = lower[0] if lower else None
+    first, before = (lower[0], parts[-1]) if lower else (None, None)
     output_per_s = own.output_per_s if own is not None else None
     each = output_per_s / at if output_per_s is not None and part.concurrency is not None else None
     p50_s, p99_s = (own.itl.p50_s, own.itl.p99_s) if own is not None else (None, None)
@@ -63,6 +65,7 @@ def _level(part: PhaseParts, own: LoadPart | None, lower: Sequence[LoadLevel], b
         queue_of_prefill_ratio=_ratio(part.queue_s, part.prefill_s),
         queue_slope=_slope(before.queue_s, part.queue_s, lower[-1].load, at) if before is not None else None,
         prefill_slope=_slope(before.prefill_s, part.prefill_s, lower[-1].load, at) if before is not None else None,
+        prefill_factor=_ratio(part.prefill_s, parts[0].prefill_s) if parts else None,
         output_per_s=output_per_s,
         output_factor=_ratio(output_per_s, first.output_per_s) if first is not None else None,
         load_factor=at / first.load if first is not None else 1.0,

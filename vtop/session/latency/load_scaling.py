@@ -93,6 +93,8 @@ def growth(scaling: LoadScaling, ttft: Ttft, one_load: bool, now_s: float) -> Gr
         phases=tuple(sorted((part for _, part in rows), key=_order)),
         queue_of_prefill_ratio=_ratio(ttft.queue_s, ttft.prefill_s) if one_load else None,
         queue_of_ttft_ratio=_ratio(ttft.queue_s, ttft.total_s) if one_load else None,
+        prefill_of_ttft_ratio=_ratio(ttft.prefill_s, ttft.total_s) if one_load else None,
+        frontend_of_ttft_ratio=_ratio(ttft.frontend_s, ttft.total_s) if one_load else None,
         prefill_factor=_ratio(now.prefill_s, lowest.prefill_s) if now is not None and lowest is not None else None,
         frontend_factor=_ratio(now.frontend_s, lowest.frontend_s) if now is not None and lowest is not None else None,
         queue_added_s=_added(now, lowest),

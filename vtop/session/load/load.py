@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 
 from vtop import units
 from vtop.recording import Host, Load, Request
+from vtop.recording.vocabulary import LOAD_SHAPES, known
 from vtop.session.frame.load import LoadPart, Quantiles, Slo
 from vtop.session.load.client_ttft import Answered
 from vtop.session.load.exact_histogram import Spread
@@ -150,7 +151,7 @@ class LoadHistory:
             begin_s=phase.begin.t,
             phases=sum(one.begin.t <= now_s for one in self.phases.values()),
             spec=phase.begin.spec,
-            shape=phase.begin.shape,
+            shape=known(phase.begin.shape, LOAD_SHAPES),
             state="ended" if end is not None else "running",
             reason=end.reason if end is not None else None,
             concurrency=target.concurrency,
@@ -181,6 +182,7 @@ class LoadHistory:
             output_per_s=phase.output_per_s(now_s),
             output_over=phase.output_over(now_s),
             whole_output_per_s=phase.whole_output_per_s(now_s),
+            whole_ended_per_s=phase.whole_ended_per_s(now_s),
             ended_per_s=phase.ended_per_s(now_s),
             cached_tokens=seen.cached_tokens,
             prefix_hit_tokens=None,
@@ -207,7 +209,7 @@ def target_words(load: Load) -> str:
     """What a phase aims at: 64 in flight, 8 requests/s."""
     if load.shape == "closed":
         return f"{load.concurrency} in flight"
-    return f"{load.rate_per_s:g} requests/s"
+    return f"{load.rate_per_s:g} requests/s" if load.rate_per_s is not None else load.spec
 
 
 def ended_words(load: Load, seen: Seen) -> str:
@@ -293,7 +295,7 @@ def _limited(target: Load, seen: Seen, late_p99_s: float | None, host: Host | No
         return f"{seen.limits} failed here: {seen.limit or 'a limit of this machine'}"
     gap_s = 1.0 / target.rate_per_s if target.rate_per_s else 0.0
     if late_p99_s is not None and late_p99_s > max(LATE_S, LATE_SHARE * gap_s) and target.shape == "open":
-        return f"requests left {late_p99_s * 1000:.1f} ms late (p99)"
+        return f"requests left {units.seconds(late_p99_s)} late (p99)"
     if host is not None and host.load_cpu_ratio is not None and host.load_cpu_ratio > BUSY_RATIO:
         return f"the load process takes {host.load_cpu_ratio:.0%} of a core"
     if host is not None and host.load_lag_max_s is not None and host.load_lag_max_s > LAG_S:

@@ -7,11 +7,11 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from vtop.recording import Load, Request
-from vtop.session.frame.load import OutputOver
+from vtop.session.frame.vocabulary import OutputOver
 from vtop.session.load.closed_loop import Round, requests_per_s, rounds, tokens_per_s
 from vtop.session.load.compact_requests import Ended
 from vtop.session.load.request_stats import Seen
-from vtop.session.load.throughput import whole_output_per_s, whole_span
+from vtop.session.load.throughput import whole_ended_per_s, whole_output_per_s, whole_span
 
 
 @dataclass(slots=True)
@@ -78,6 +78,12 @@ class Phase:
         if self.state(now_s)[1] is None:
             return None
         return whole_output_per_s(self.ended.bare(bisect_right(self.end_t, now_s)))
+
+    def whole_ended_per_s(self, now_s: float) -> float | None:
+        """Requests that succeeded a second, over the same. None while it runs."""
+        if self.state(now_s)[1] is None:
+            return None
+        return whole_ended_per_s(self.ended.bare(bisect_right(self.end_t, now_s)))
 
     def ended_per_s(self, now_s: float) -> float | None:
         """Requests that ended a second, over the same stretch."""

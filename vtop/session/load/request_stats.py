@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from itertools import accumulate
+from typing import Final
 
 from vtop.recording import Request
+from vtop.recording.vocabulary import ERROR_CLASSES, ErrorClass, known
 from vtop.session.load.exact_histogram import Spread
 from vtop.session.load.request_latency import latency_of
 from vtop.session.load.token_timeline import SLICE_US, Slices
 
-UNFINISHED = "cancelled_at_end"
-CLIENT_LIMIT = "client_limit"  # a request that this machine could not send
+UNFINISHED: Final = "cancelled_at_end"
+CLIENT_LIMIT: Final = "client_limit"  # a request that this machine could not send
 
 
 class Seen:
@@ -27,7 +29,7 @@ class Seen:
         self.late = Spread()
         self.service, self.response = Spread(), Spread()
         self.itl, self.tpot, self.e2e = Spread(), Spread(), Spread()
-        self.errors: Counter[str] = Counter()
+        self.errors: Counter[ErrorClass] = Counter()
         self.said: dict[str, str] = {}  # what the first error of a class says, that says anything
         self.closed = 0  # that were sent and ended, warm-up included
         self.answered = 0  # of those, with their first token
@@ -57,9 +59,10 @@ class Seen:
             if request.error == UNFINISHED:
                 self.unfinished += 1
             else:
-                self.errors[request.error] += 1
+                error = known(request.error, ERROR_CLASSES)
+                self.errors[error] += 1
                 if request.detail:
-                    self.said.setdefault(request.error, request.detail)
+                    self.said.setdefault(error, request.detail)
             for spread in (self.service, self.response, self.tpot, self.e2e):
                 spread.failed += 1
             return

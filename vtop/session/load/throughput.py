@@ -7,7 +7,7 @@ with another name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from vtop.recording import Request
 
@@ -20,8 +20,15 @@ def whole_span(requests: Iterable[Request]) -> tuple[float, float] | None:
 
 def whole_output_per_s(requests: Iterable[Request]) -> float | None:
     """Output tokens a second of requests that ended; None where no time passed."""
+    return _per_s(requests, lambda ended: sum(one.output_tokens or 0 for one in ended))
+
+
+def whole_ended_per_s(requests: Iterable[Request]) -> float | None:
+    """Requests that succeeded a second, over the same time."""
+    return _per_s(requests, len)
+
+
+def _per_s(requests: Iterable[Request], count: Callable[[Sequence[Request]], int]) -> float | None:
     ended = [one for one in requests if one.error is None]
     span = whole_span(ended)
-    if span is None or span[1] <= span[0]:
-        return None
-    return sum(one.output_tokens or 0 for one in ended) / (span[1] - span[0])
+    return count(ended) / (span[1] - span[0]) if span is not None and span[1] > span[0] else None

@@ -27,9 +27,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from vtop.metrics.quantity import Quantity
-from vtop.session.frame.tokens import Recompute
+from vtop.session.frame.tokens import Recompute, WallClock
+from vtop.session.frame.vocabulary import RecomputeMethod
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import ScrapeRange, Window
 from vtop.session.kv.preemption_detector import PreemptionDetector
@@ -38,7 +40,7 @@ from vtop.session.recompute.required_tokens import Needed, needed
 from vtop.session.recompute.write_cost import BY_FIT, BY_SHAPE, WriteCost, write_cost_of
 from vtop.session.recompute.write_fit import WriteFit
 
-BY_KV = "KV released"
+BY_KV: Final = "KV released"
 
 _LOOK = 30  # scrapes for the nearest one without a prompt in mid-prefill
 
@@ -82,7 +84,9 @@ def recompute(
     if counted:
         tokens = _all(part.tokens for one in servers for part in one.window)
         ever = _all(part.tokens for part in parts)
-        method = (BY_FIT if any(one.method == BY_FIT for one in costs) else BY_SHAPE) if costs else None
+        method: RecomputeMethod | None = None
+        if costs:
+            method = BY_FIT if any(one.method == BY_FIT for one in costs) else BY_SHAPE
     else:
         tokens, ever = _all(one.kv_window if one.kv_ever is not None else None for one in servers), by_kv
         method = BY_KV if ever is not None else None
@@ -104,6 +108,14 @@ def recompute(
         row_bytes=alone.row_bytes if alone is not None else None,
         missing_flag=flag,
     )
+
+
+def time_ratio(clock: WallClock) -> float | None:
+    """What recomputing took of the window's time, idle time left out."""
+    if clock.recompute_s is None or clock.decode_s is None or clock.prefill_s is None:
+        return None
+    busy_s = clock.decode_s + clock.prefill_s + clock.recompute_s
+    return clock.recompute_s / busy_s if busy_s > 0 else None
 
 
 def _server(one: ScrapeRange, now_s: float, detector: PreemptionDetector, fit: WriteFit) -> _Server:

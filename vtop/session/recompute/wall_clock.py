@@ -29,6 +29,7 @@ from typing import Final
 
 from vtop.metrics.quantity import Quantity
 from vtop.session.frame.tokens import WallClock
+from vtop.session.frame.vocabulary import StepFrom
 from vtop.session.history import busy
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import ScrapeRange, Window
@@ -47,7 +48,7 @@ class _Step:
 
     usual_s: float
     decode_s: float  # of all engines together
-    source: str
+    source: StepFrom
 
 
 def wallclock(

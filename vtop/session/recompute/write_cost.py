@@ -13,8 +13,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import product
+from typing import Final
 
 from vtop.metrics.quantity import Quantity
+from vtop.session.frame.vocabulary import RecomputeMethod
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import ScrapeRange
 from vtop.session.kv.pool import pool_at
@@ -22,7 +24,8 @@ from vtop.session.recompute.required_tokens import needed
 from vtop.session.recompute.token_cost import Cost, Parallel, Shape, cost
 from vtop.session.recompute.write_fit import Found, WriteFit
 
-BY_SHAPE, BY_FIT = "write bytes, model shape", "write bytes, fitted"
+BY_SHAPE: Final = "write bytes, model shape"
+BY_FIT: Final = "write bytes, fitted"
 AGREE = 0.01  # of the fit
 SHORT = 0.01  # a shape that makes fewer tokens than the least by more is not this server's
 
@@ -33,7 +36,7 @@ _SPREADS = tuple((t, p, narrow) for narrow in (False, True) for p in (1, 2, 4) f
 
 @dataclass(frozen=True, slots=True)
 class WriteCost:
-    method: str
+    method: RecomputeMethod
     token_bytes: float
     row_bytes: float
     cost: Cost | None = None  # where the shape tells, for FLOP

@@ -1,0 +1,270 @@
+"""Seeded mutations of scrapes, event streams, recordings and command lines: none may crash, hang or fill the memory.
+
+usage: python bench/mutate.py [--seconds 180] [--seed 1] [--only scrapes,streams,recordings,commands]
+Prints how many of each were tried, and fails with the seed, the number and the bytes of the first that broke something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gzip
+import os
+import random
+import resource
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from click.testing import CliRunner
+
+from vtop import faults
+from vtop.cli import main as vtop
+from vtop.load.http.exchange import Exchange
+from vtop.load.http.response import ExpectedAnswer
+from vtop.metrics.page import Folder, NotMetrics
+from vtop.recording import FileRecording, LiveRecording, Start, Target, decode, encode
+from vtop.recording.events import FORMAT
+from vtop.server_kinds.registry import series_names
+from vtop.session.frame.frame import View
+from vtop.session.session import Session
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+LONGEST_S: Final = 20  # that one case may take
+MOST_MEMORY_KB: Final = 1_500_000
+ODD: Final = (
+    *(b"NaN", b"+Inf", b"-Inf", b"1e308", b"-1e308", b"1e-320", b"-0", b"9" * 30, b"9" * 5000, b"1_0", b"0x1", b"1e17"),
+    *(b"", b"\x00", b"\x1b]0;x\x07", b"\xe2\x80\xae", b"\xff\xfe", b"\xed\xa0\x80", b"\r\n", b"\n", b"\n\n", b"-1"),
+    *(b'"', b"\\", b"{", b"}", b"[", b"[" * 5000, b"]", b":", b",", b"=", b"/", b"..", b"null", b"true"),
+    *(b'le="NaN"', b"data: ", b"[DONE]"),
+)
+
+
+class Broken(Exception):
+    """A case that did what none may do."""
+
+
+def mutated(data: bytes, rng: random.Random) -> bytes:
+    """A few random changes: bytes, numbers, lines and pieces turned, lost, doubled, moved or replaced by odd ones."""
+    for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
+        at, to = sorted((rng.randrange(len(data) + 1), rng.randrange(len(data) + 1)))
+        to = min(to, at + rng.choice((1, 4, 30, 3000)))
+        lines = data.split(b"\n")
+        line = rng.randrange(len(lines))
+        match rng.randrange(8):
+            case 0:
+                data = data[:at] + rng.choice(ODD) + data[at:]
+            case 1:
+                data = data[:at] + rng.choice(ODD) + data[to:]
+            case 2:
+                data = data[:at] + data[to:]
+            case 3:
+                data = data[:to] + data[at:to] * rng.choice((1, 2, 50)) + data[to:]
+            case 4:
+                data = data[:at] + bytes([rng.randrange(256)]) + data[at + 1 :]
+            case 5:
+                lines[line] = lines[rng.randrange(len(lines))]
+                data = b"\n".join(lines)
+            case 6:
+                head, sign, number = lines[line].rpartition(rng.choice((b" ", b":", b"=")))
+                lines[line] = head + sign + rng.choice(ODD) + (b"," + number.partition(b",")[2]) * (b"," in number)
+                data = b"\n".join(lines)
+            case _:
+                data = data[:at]
+    return data[: 4 << 20]
+
+
+def scrapes(rng: random.Random) -> Iterator[bytes]:
+    """A server's scrapes, folded into lines, written, read and shown."""
+    pages = [path.read_bytes() for path in sorted((ROOT / "tests" / "scrapes").glob("*.txt"))]
+    start = Start(format=FORMAT, vtop="0", unix_s=1.7e9, servers=(Target(url="http://a"),), interval_s=1.0)
+    while True:
+        session, folder, page = Session(start), Folder(series_names), rng.choice(pages)
+        seconds = count(1)
+        live = LiveRecording(start, seconds.__next__)
+        for second in range(20):
+            data = mutated(page, rng) if rng.random() < 0.8 else page
+            yield data
+            with contextlib.suppress(NotMetrics):
+                text = data.decode("utf-8", "replace")
+                scrape = folder.scrape(text, server=0, at_s=float(second), took_s=0.01, bytes=len(data), health=200)
+                live.append(scrape)
+            for event in live.take():
+                session.apply(event)
+        session.frame(session.end_s, View(columns=60))
+        live.close("quit")
+
+
+def streams(rng: random.Random) -> Iterator[bytes]:
+    """Answers to requests of a load, as a server streams them, cut anywhere."""
+    texts = [path.read_bytes() for path in sorted((ROOT / "tests" / "streams").glob("*.txt"))]
+    bodies = [text.partition(b"\r\n\r\n")[2][:20_000] for text in texts]
+    while True:
+        data = mutated(rng.choice(bodies), rng)
+        yield data
+        exchange = Exchange(b"", ExpectedAnswer(output_tokens=rng.choice((None, 8))))
+        exchange.begin(
+            0.0, rng.choice((200, 200, 200, 400, 500)), rng.choice((b"text/event-stream", b"application/json"))
+        )
+        at = 0
+        while at < len(data):
+            size = rng.choice((1, 20, 500, 100_000))
+            if exchange.take(data[at : at + size], at / 1e4) is not None:
+                break
+            at += size
+        exchange.finish(at / 1e4, at / 1e4)
+        line = encode(exchange.record(id=1, phase=0))
+        if encode(decode(line)) != line:
+            raise Broken("the line does not come back as it was")
+
+
+def recordings(rng: random.Random) -> Iterator[bytes]:
+    """Recordings, plain and compressed, read to their end and shown."""
+    files = sorted((ROOT / "tests" / "recordings").glob("sweep_c[1248].jsonl.gz"))
+    whole = [gzip.decompress(path.read_bytes()) for path in files]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.jsonl"
+        while True:
+            lines = rng.choice(whole).splitlines(keepends=True)
+            first = rng.randrange(max(1, len(lines) - 60))
+            data = b"".join([lines[0], *lines[first : first + 60]])
+            packed = rng.random() < 0.1
+            data = mutated(gzip.compress(data), rng) if packed else mutated(data, rng)
+            yield data
+            path.write_bytes(data)
+            with contextlib.suppress(faults_of_the_user()):
+                recording = FileRecording(path)
+                session = Session(recording.start)
+                while events := recording.take(500):
+                    for event in events:
+                        session.apply(event)
+                recording.close()
+                for at_s in (session.end_s / 2, session.end_s):
+                    session.frame(at_s, View(columns=60))
+
+
+def commands(rng: random.Random) -> Iterator[bytes]:
+    """Command lines of verbs that end by themselves."""
+    known: tuple[str, ...] = (
+        "check overload",
+        "show overload --at 0:30 --size 120x36",
+        "show sweep_c64 --json --window 30s",
+        "report sweep_c64 --format txt --phase 0:01-0:05",
+        "cut overload --from 0:30 --to 1:00 -o X",
+        "export overload --to csv -o X/",
+        "compare sweep_c64 sweep_c64 --fail-over 5%",
+        "record --url :1 --for 0.1 --no-gpu -o X",
+        "merge overload -o X --force",
+        "load c=4 in=8 --slo ttft=1s --help",
+        "sweep --concurrency 1..4 --with n=4 --help",
+        "--version",
+    )
+    odd: tuple[str, ...] = (
+        "nan",
+        "inf",
+        "-1",
+        "1e999",
+        "",
+        "--",
+        "-",
+        "\x1b]0;x\x07",
+        "9" * 400,
+        "0:0:0:0",
+        "٣",
+        "=",
+        "c=",
+        "/dev/null",
+    )
+    odd += ("\udcff", "a" * 5000)  # half a character: what a shell's bytes become that are no text
+    here = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            while True:
+                words = rng.choice(known).split(" ")
+                for _ in range(rng.choice((0, 1, 1, 2))):
+                    at = rng.randrange(1, len(words) + 1)
+                    words[at : at + rng.randrange(2)] = [rng.choice(odd)] if rng.random() < 0.8 else []
+                yield repr(words).encode("utf-8", "replace")
+                result = CliRunner().invoke(vtop, words)
+                if result.exit_code not in (0, 1, 2, 3, 130) or result.exception not in (
+                    None,
+                    *_ends(result.exception),
+                ):
+                    raise Broken(f"exit code {result.exit_code}: {result.exception!r}")
+        finally:
+            os.chdir(here)
+
+
+def _ends(error: BaseException | None) -> tuple[BaseException, ...]:
+    return (error,) if isinstance(error, SystemExit) else ()
+
+
+def faults_of_the_user() -> type[Exception]:
+    from vtop.errors import VtopError
+
+    return VtopError
+
+
+KINDS: Final[dict[str, tuple[Callable[[random.Random], Iterator[bytes]], float]]] = {
+    "scrapes": (scrapes, 0.35),
+    "streams": (streams, 0.2),
+    "recordings": (recordings, 0.3),
+    "commands": (commands, 0.15),
+}
+
+
+def run(kind: str, seconds: float, seed: int) -> int:
+    """How many cases were tried. Raises Broken for one that broke something."""
+    make, tried, data = KINDS[kind][0], 0, b""
+    cases, until_s = make(random.Random(f"{seed} {kind}")), time.monotonic() + seconds
+    try:
+        for case in cases:
+            data = case  # kept, should it break something
+            signal.alarm(LONGEST_S)
+            tried += 1
+            if faults.told:
+                raise Broken(faults.told[0])
+            if tried % 256 == 0 and resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > MOST_MEMORY_KB:
+                raise Broken("more memory than anything here needs")
+            if time.monotonic() > until_s:
+                break
+    except Exception as error:
+        kept = Path(tempfile.gettempdir()) / f"vtop-mutate-{kind}-{seed}-{tried}"
+        kept.write_bytes(data)
+        raise Broken(f"{kind}, seed {seed}, number {tried}, kept as {kept}: {type(error).__name__}: {error}") from error
+    finally:
+        signal.alarm(0)
+        cases.close()  # type: ignore[attr-defined]
+    return tried
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=180.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default=",".join(KINDS))
+    asked = parser.parse_args()
+
+    def hangs(*_: Any) -> None:
+        raise Broken(f"it takes longer than {LONGEST_S} s")
+
+    signal.signal(signal.SIGALRM, hangs)
+    kinds = asked.only.split(",")
+    share = sum(KINDS[kind][1] for kind in kinds)
+    for kind in kinds:
+        began_s = time.monotonic()
+        tried = run(kind, asked.seconds * KINDS[kind][1] / share, asked.seed)
+        peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        took_s = time.monotonic() - began_s
+        print(f"{kind:<10} {tried:>9,} tried in {took_s:6.1f} s, none broke anything; peak memory {peak_mb:.0f} MB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
