@@ -22,7 +22,7 @@ from typing import IO, Any, Final
 import msgspec
 
 from vtop.export.files import new_file
-from vtop.export.tables.requests import Requests
+from vtop.export.tables.requests import JoinedRequests
 from vtop.export.track_allocator import TrackAllocator
 from vtop.metrics.quantity import Quantity
 from vtop.recording import AnyEvent, Recording, Request
@@ -98,7 +98,7 @@ class Slices:
 
     def __init__(self, recording: Recording) -> None:
         self._urls = [target.url for target in recording.start.servers]
-        self._together = Requests(recording.start)
+        self._together = JoinedRequests(recording.start)
         self._tracks: dict[int, TrackAllocator] = {}  # by server
         self._track_of: dict[tuple[int, int], int] = {}
 

@@ -64,7 +64,7 @@ REQUESTS = Table(
 )
 
 
-class Requests:
+class JoinedRequests:
     """Puts the lines of each request together: `take` an event, and a row comes out where it ends a request."""
 
     def __init__(self, start: Start) -> None:
@@ -132,7 +132,7 @@ class Requests:
 
 def requests(start: Start, events: Iterable[AnyEvent]) -> Iterator[Row]:
     """The rows of REQUESTS."""
-    together = Requests(start)
+    together = JoinedRequests(start)
     for event in events:
         ended = together.take(event)
         if ended is not None:

@@ -11,7 +11,7 @@ from vtop.export.files import refuse_existing, table_path
 from vtop.export.tables.events import EVENTS, events
 from vtop.export.tables.machines import ENGINES, GPUS, engines, gpus
 from vtop.export.tables.phases import PHASES, phases
-from vtop.export.tables.requests import REQUESTS, Requests
+from vtop.export.tables.requests import REQUESTS, JoinedRequests
 from vtop.export.tables.samples import SAMPLES, samples
 from vtop.export.tables.table import Row, Table
 from vtop.recording import AnyEvent, Recording
@@ -43,7 +43,7 @@ def write(recording: Recording, out: Path, *, folder: bool, force: bool, suffix:
     if not force:
         refuse_existing(list(paths.values()))
     with opener(paths[REQUESTS], REQUESTS, force) as sheet:
-        together = Requests(recording.start)
+        together = JoinedRequests(recording.start)
 
         def watching(event: AnyEvent) -> None:
             request = together.take(event)

@@ -26,7 +26,7 @@ class Cell:
 
     __slots__ = ("before", "counter", "group", "known", "owner", "raw")
 
-    def __init__(self, group: Group, owner: str) -> None:
+    def __init__(self, group: SeriesGroup, owner: str) -> None:
         self.group = group
         self.owner = owner
         self.counter = group.kind is SeriesKind.COUNTER
@@ -50,7 +50,7 @@ class Cell:
             self.before += self.raw - value
 
 
-class Group:
+class SeriesGroup:
     """The series of one quantity (and part), and the tracks of their total and of each engine."""
 
     __slots__ = ("_cells", "_offset", "_rank", "_scrape", "_total_now", "engines", "kind", "only", "progress", "total")
