@@ -28,7 +28,7 @@ from vtop.metrics.histogram import Histogram, Range
 from vtop.recording import GAP_INTERVALS, AnyEvent, FileRecording, Load, Target, events_of
 from vtop.recording.merge_gpus import Devices
 from vtop.report.compare.compared_numbers import BY_NAME
-from vtop.report.compare.compared_phase import Found, _difference
+from vtop.report.compare.compared_phase import FoundDifference, _difference
 from vtop.report.compare.noise import StandardError, student
 from vtop.report.findings.validity import checks
 from vtop.report.model import of_session
@@ -37,7 +37,7 @@ from vtop.session.frame.frame import View
 from vtop.session.history.gpus import GpuHistory
 from vtop.session.history.sampling import _rank
 from vtop.session.history.server import ServerHistory
-from vtop.session.load.exact_histogram import Spread
+from vtop.session.load.exact_histogram import ExactHistogram
 from vtop.session.load.request_latency import keeps_slo, latency_of
 from vtop.session.load.server_timings import timings_of
 from vtop.session.session import read
@@ -137,7 +137,9 @@ def test_a_difference_is_judged_alike_in_a_comparison_and_in_what_if() -> None:
         compared = replace(BY_NAME["energy.per_output_token_j"], better=better)
         error = StandardError(half / student(9, 0.99), 9) if half is not None else None
         if half != abs(by):  # but for rounding
-            assert _difference(compared, Found("B", 3.0, 3.0 + by, error), 0.99).verdict == again.get(found, found)
+            assert _difference(compared, FoundDifference("B", 3.0, 3.0 + by, error), 0.99).verdict == again.get(
+                found, found
+            )
 
 
 # --- output tokens/s of a phase --------------------------------------------------------------------------------------
@@ -216,7 +218,7 @@ def test_a_percentile_is_the_same_value_wherever_it_is_taken() -> None:
     for n, hundredths in itertools.product((1, 2, 7, 99, 100, 500), range(1, 100)):
         q, values = hundredths / 100, [float(k) for k in range(1, n + 1)]
         rank = float(nearest_rank(q, n))
-        spread = Spread()
+        spread = ExactHistogram()
         for value in values:
             spread.add(value)
         histogram = Histogram(tuple(values), (*(1.0 for _ in values), 0.0), sum(values))

@@ -6,7 +6,7 @@ import pytest
 
 from vtop.load.workload.phase import highest_percentile
 from vtop.samples import samples_needed
-from vtop.session.load.exact_histogram import Spread
+from vtop.session.load.exact_histogram import ExactHistogram
 
 TAILS = [(0.9, 44), (0.95, 90), (0.99, 459), (0.999, 4603), (0.9999, 46050)]
 
@@ -19,7 +19,7 @@ def test_with_so_many_the_longest_lies_above_the_percentile_99_times_in_100(perc
 
 @pytest.mark.parametrize(("percentile", "samples"), TAILS)
 def test_a_percentile_is_shown_from_that_many_on(percentile: float, samples: int) -> None:
-    spread = Spread()
+    spread = ExactHistogram()
     spread.add(0.1, weight=samples - 1)
     assert spread.quantiles((percentile,)) == [None]
     spread.failed = 1  # a failure is an observation
@@ -27,7 +27,7 @@ def test_a_percentile_is_shown_from_that_many_on(percentile: float, samples: int
 
 
 def test_a_median_is_no_bound_and_shown_at_once() -> None:
-    spread = Spread()
+    spread = ExactHistogram()
     spread.add(0.1)
     assert spread.quantiles((0.5, 0.9)) == [0.1, None]
 

@@ -225,10 +225,10 @@ def test_two_devices_differ_by_more_than_the_noise_within_a_run() -> None:
 
 def test_the_sums_over_blocks_are_those_of_the_phase(eight_and_sixteen: list[AnyEvent]) -> None:
     from vtop.report.compare.compared_numbers import NUMBERS
-    from vtop.report.compare.phase_blocks import Place, counts, cut
+    from vtop.report.compare.phase_blocks import RecordedPhase, counts, cut
 
     of = folded(eight_and_sixteen)
-    place = Place(of, of.report.phases[0])
+    place = RecordedPhase(of, of.report.phases[0])
     blocks = cut(place, counts((place, place), own=True, sending=True), own=True)
     assert len(blocks.whole) == 16
     assert place.phase.whole is not None

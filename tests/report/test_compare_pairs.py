@@ -9,19 +9,19 @@ import pytest
 from tests.report.loops import Loop, run, session
 from vtop.report.compare import compare
 from vtop.report.compare.pairs import Match, match
-from vtop.report.compare.phase_blocks import Place, Recorded
+from vtop.report.compare.phase_blocks import Recorded, RecordedPhase
 from vtop.report.phases import asked_phases
 
 
-def places(of: Recorded) -> list[Place]:
-    return [Place(of, phase) for phase in of.report.phases]
+def places(of: Recorded) -> list[RecordedPhase]:
+    return [RecordedPhase(of, phase) for phase in of.report.phases]
 
 
-def loads(*words: int, own: bool = True, input: int = 100) -> list[Place]:
+def loads(*words: int, own: bool = True, input: int = 100) -> list[RecordedPhase]:
     return places(run(*(Loop(c=c, n=2 * c, own=own, input=input) for c in words)))
 
 
-def matched(reference: Sequence[Place], others: Sequence[Place]) -> list[tuple[int, str] | None]:
+def matched(reference: Sequence[RecordedPhase], others: Sequence[RecordedPhase]) -> list[tuple[int, str] | None]:
     return [(one.at, one.by) if one is not None else None for one in match(reference, others)]
 
 

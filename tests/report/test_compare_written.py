@@ -15,7 +15,7 @@ from vtop.report.compare import compare, compared_phase, comparison_json, differ
 from vtop.report.compare.compare_document import document
 from vtop.report.compare.compared_numbers import NUMBERS
 from vtop.report.compare.parts import Comparison, Difference, NumberPart, PhasePart, SidePart
-from vtop.report.compare.unlike_runs import Setting, Unlike
+from vtop.report.compare.unlike_runs import DifferingSetting, Unlike
 from vtop.report.render.document import Table
 from vtop.report.render.html import html
 from vtop.report.render.markdown import markdown
@@ -98,7 +98,7 @@ def test_the_page_names_every_number_and_every_field() -> None:
     page = PAGE.read_text(encoding="utf-8")
     for number in NUMBERS:
         assert f"`{number.name}`" in page, number.name
-    for part in (Comparison, SidePart, PhasePart, NumberPart, Difference, Setting, Unlike):
+    for part in (Comparison, SidePart, PhasePart, NumberPart, Difference, DifferingSetting, Unlike):
         for field in fields(part):
             assert f"`{field.name}`" in page, (part.__name__, field.name)
     for verdict in re.findall(r'"(same|within noise|better|worse|higher|lower|noise not known|[a-z]+ bucket|not \w+)"',

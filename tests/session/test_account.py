@@ -15,7 +15,7 @@ from vtop.metrics.quantity import Quantity
 from vtop.recording import Load, Request
 from vtop.session.frame.frame import View
 from vtop.session.frame.kv import KvAccount
-from vtop.session.kv.blocks import Lengths, waste_of
+from vtop.session.kv.blocks import RequestLengths, waste_of
 from vtop.session.kv.occupancy import _growth
 from vtop.session.session import Session
 
@@ -189,11 +189,11 @@ def test_what_does_not_grow_is_never_full() -> None:
 
 @pytest.mark.parametrize(("tokens", "at_end"), [((1000, 256), 8), ((1024, 256), 0), ((1, 16), 15)])
 def test_waste_is_what_the_last_block_lacks(tokens: tuple[int, int], at_end: int) -> None:
-    found = waste_of(Lengths(*tokens, exact=True), 16)
+    found = waste_of(RequestLengths(*tokens, exact=True), 16)
     assert found[0] == at_end
     lives = [-(tokens[0] + k) % 16 for k in range(1, tokens[1] + 1)]
     assert found[1] == pytest.approx(sum(lives) / len(lives))
-    assert waste_of(Lengths(*tokens, exact=False), 16) == (7.5, 7.5)
+    assert waste_of(RequestLengths(*tokens, exact=False), 16) == (7.5, 7.5)
 
 
 # --- vtop's own load --------------------------------------------------------------------------------------------------

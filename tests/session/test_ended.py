@@ -10,7 +10,7 @@ from vtop.session.history.sampling import sampling
 from vtop.session.history.window import window
 from vtop.session.load.compact_requests import Ended
 from vtop.session.load.distribution import of_window
-from vtop.session.load.exact_histogram import Spread
+from vtop.session.load.exact_histogram import ExactHistogram
 
 
 def test_a_request_comes_back_as_it_was() -> None:
@@ -37,7 +37,7 @@ def test_a_gap_that_no_clock_gives_does_not_stop_the_rest() -> None:
 
 
 def test_many_gaps_at_once_are_counted_like_one_after_another() -> None:
-    once, each = Spread(), Spread()
+    once, each = ExactHistogram(), ExactHistogram()
     values = (5, 3, 5, 9, 3, 3)
     once.add_all_us(values)
     for value in values:
@@ -46,7 +46,7 @@ def test_many_gaps_at_once_are_counted_like_one_after_another() -> None:
 
 
 def test_a_curve_begins_at_the_least_ends_at_the_greatest_and_counts_the_failed() -> None:
-    spread = Spread()
+    spread = ExactHistogram()
     spread.add_all_us(range(1, 1001))
     spread.failed = 1000
     curve = spread.curve(11)
@@ -80,7 +80,7 @@ def test_the_share_in_buckets_is_known_at_their_bounds() -> None:
 
 
 def test_a_curve_of_few_values_has_each_of_them_once() -> None:
-    spread = Spread()
+    spread = ExactHistogram()
     spread.add_all_us((30, 10, 10, 20))
     assert spread.curve(1 << 60) == [(1e-5, 0.5), (2e-5, 0.75), (3e-5, 1.0)]
-    assert Spread().curve(200) == []
+    assert ExactHistogram().curve(200) == []

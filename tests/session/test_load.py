@@ -13,7 +13,7 @@ from vtop.recording import Host, Load, Request, Start, Target, decode, encode
 from vtop.recording.vocabulary import ErrorClass
 from vtop.server_kinds.registry import series_names
 from vtop.session.frame.load import LoadPart, Quantiles
-from vtop.session.load.exact_histogram import Spread
+from vtop.session.load.exact_histogram import ExactHistogram
 from vtop.session.session import Session
 
 START = Start(t=0.0, format=1, vtop="test", unix_s=1e9, servers=(Target(url="http://localhost:8000"),), interval_s=1.0)
@@ -238,7 +238,7 @@ def test_hits_in_the_prefix_cache_during_the_phase_are_said() -> None:
 
 
 def test_a_spread_is_exact_to_the_microsecond() -> None:
-    spread = Spread()
+    spread = ExactHistogram()
     for us in (1, 2, 3, 4, 1000):
         spread.add_us(us)
     assert spread.quantiles((0.5,)) == [3e-6]

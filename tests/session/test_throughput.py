@@ -13,7 +13,7 @@ from tests.session.made import RECORDINGS, SMALL, Log, Server, read
 from vtop.recording import Load, Request
 from vtop.report.model import of_session
 from vtop.session.frame.frame import Frame, View
-from vtop.session.history.busy import Cost, fitted
+from vtop.session.history.busy import BusyCost, fitted
 from vtop.session.session import Session
 
 HERE = Path(__file__).parents[1] / "recordings"
@@ -128,7 +128,7 @@ def test_without_step_counts_an_edge_takes_its_share_of_the_tokens() -> None:
 
 
 def test_neither_a_step_nor_a_prompt_token_costs_less_than_nothing() -> None:
-    assert fitted([(10, 0, 1.0), (10, 100, 2.0), (5, 100, 1.5)]) == Cost(0.1, 0.01)
+    assert fitted([(10, 0, 1.0), (10, 100, 2.0), (5, 100, 1.5)]) == BusyCost(0.1, 0.01)
     for rows in ([(10.0, 100.0, 1.0), (10.0, 0.0, 2.0)], [(0.0, 10.0, 1.0), (10.0, 100.0, 1.0)], [(4.0, 0.0, 1.0)]):
         cost = fitted(rows)
         assert cost.step_s >= 0

@@ -12,8 +12,11 @@ import pytest
 
 from tests.session.made import RECORDINGS, SMALL, Log, Server, device, fold, read
 from tests.session.test_throughput import watched
+from vtop import units
 from vtop.recording import Host, Load, Request
 from vtop.recording.events import FlagValue
+from vtop.report.findings.findings import findings
+from vtop.report.model import of_session
 from vtop.server_kinds.vllm import suggestions
 from vtop.session.bottleneck.at_limit import at_limit
 from vtop.session.bottleneck.verdict import TITLES
@@ -433,8 +436,7 @@ def test_a_verdict_looks_at_no_scrape_of_the_load_before() -> None:
             if frame.load is None or frame.load.phase != number or frame.pressure is None:
                 continue
             assert frame.pressure.seconds <= after_s
-            assert frame.pressure.running_high is not None
-            assert frame.pressure.running_high <= (phase.begin.concurrency or 0)
+            assert (frame.pressure.running_high or 0.0) <= (phase.begin.concurrency or 0)
 
 
 def test_nothing_says_that_more_load_would_be_served_where_none_was_tried() -> None:
@@ -526,3 +528,14 @@ def test_where_running_stands_at_its_limit_is_one_rule_for_verdict_and_what_if()
     assert not at_limit(running, queue, [0.5] * 10, full=0.95, max_num_seqs=16).stands  # and by what is on record
     assert not at_limit(running, [0.0] * 8 + [5.0] * 2, [0.5] * 10, full=0.95, max_num_seqs=None).stands  # few waited
     assert not at_limit(running, queue, [None] * 10, full=0.95, max_num_seqs=None).stands  # room is not known
+
+
+def test_there_is_one_number_of_residents() -> None:
+    """88, 88.5 and 90 had stood in three places: idle edges were in some of them."""
+    session = watched("attached_pool7168_c128")[0]
+    frame = session.frame(session.end_s, View(1000.0, 2, whole=True))
+    assert frame.pressure is not None
+    assert frame.pressure.running_median == frame.account.measured_residents
+    (found,) = [one for one in findings(of_session(session, "x")) if one.rule == "residents"]
+    assert f"only {units.count(frame.account.measured_residents)} ran" in found.sentence
+    assert f"{units.count(frame.account.measured_residents)} of " in frame.verdict.sentence

@@ -30,7 +30,7 @@ from typing import Final
 
 from vtop.errors import VtopError
 from vtop.plan.model_config import ModelConfig
-from vtop.session.kv.blocks import Lengths, blocks_of, waste_of
+from vtop.session.kv.blocks import RequestLengths, blocks_of, waste_of
 from vtop.session.kv.geometry import CHUNKED, FULL, MLA, SLIDING, STATE, KvLayer, growth_bytes
 
 MUCH_MORE: Final = 1.5  # vLLM: of layers of one kind, from which on the fewer make the size of a group
@@ -261,7 +261,7 @@ def memory_left(terms: Sequence[MemoryTerm]) -> float:
 def demand(layout: BlockLayout, mix: Mix, max_model_len: int | None = None) -> Demand:
     at_end = [layout.blocks(a + b, max_model_len=max_model_len) for a, b in mix.lengths]
     middle = [layout.blocks(a + b / 2, max_model_len=max_model_len, settled=True) for a, b in mix.lengths]
-    waste = fmean(waste_of(Lengths(a, b, exact=True), layout.block_size)[0] for a, b in mix.lengths)
+    waste = fmean(waste_of(RequestLengths(a, b, exact=True), layout.block_size)[0] for a, b in mix.lengths)
     size = layout.block_bytes
     return Demand(
         blocks_at_end=max(at_end),

@@ -17,7 +17,7 @@ from vtop.session.frame.frame import Frame
 from vtop.session.frame.gpus import Energy, GpuPart, Roofline, counted_of
 from vtop.session.frame.kv import Crowding, KvAccount
 from vtop.session.frame.latencies import Latency, Tail
-from vtop.session.frame.load import LoadPart, Quantiles, Slo
+from vtop.session.frame.load import LoadPart, Quantiles, SloAttainment
 from vtop.session.frame.requests import Queueing
 from vtop.session.frame.tokens import PrefixCache, Recompute, TokenFlops, WallClock
 from vtop.session.frame.ttft import OwnTtft
@@ -113,7 +113,7 @@ class Numbers:
     e2e: Times | None
     server: tuple[tuple[str, Times], ...]  # every latency that the server exports
     itl_is_chunks: bool  # some gaps of the own load could not be split into tokens
-    slo: Slo | None
+    slo: SloAttainment | None
     tokens_per_step: float | None  # decode + prefill; recomputed tokens are in neither
     decode_per_step: float | None
     prefill_per_step: float | None

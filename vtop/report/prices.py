@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from vtop.report.findings.next_steps import Step
+from vtop.report.findings.next_steps import NextStep
 from vtop.report.render.document import Block, Finding, Findings, Table, Text
 from vtop.session.frame.prices import Price, Prices, Suggestion, Worth
 
@@ -73,7 +73,7 @@ def worth(of: Worth) -> str:
     return f"{_signed(of.ratio * 100)} ± {half:.2f} %" if half >= LEAST else f"{_signed(of.ratio * 100)} %"
 
 
-def steps(priced: Priced, file: str) -> tuple[Step, ...]:
+def steps(priced: Priced, file: str) -> tuple[NextStep, ...]:
     """What to try, by what it would bring: a flag a step."""
     found: dict[str, list[Prices]] = {}
     for one in priced.prices:
@@ -82,10 +82,10 @@ def steps(priced: Priced, file: str) -> tuple[Step, ...]:
     return tuple(_step(flag, of, file) for flag, of in found.items())
 
 
-def _step(flag: str, of: Sequence[Prices], file: str) -> Step:
+def _step(flag: str, of: Sequence[Prices], file: str) -> NextStep:
     suggested = [one.suggestion for one in of if one.suggestion is not None]
     evidence = tuple(f"{named(one)}: {brings(one.suggestion)}" for one in of if one.suggestion is not None)
-    return Step(
+    return NextStep(
         flag=flag,
         why=f"by the simulated engine more of the {LABELS[suggested[0].limit]} is worth most",
         where=tuple(named(one) for one in of),

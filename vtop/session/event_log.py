@@ -10,7 +10,7 @@ from typing import Any
 from vtop import units
 from vtop.session.frame.charts import LoggedEvent
 from vtop.session.frame.vocabulary import LoggedKind
-from vtop.session.kv.preemption_detector import PreemptionDetector, Step
+from vtop.session.kv.preemption_detector import PreemptionDetector, PreemptionStep
 
 MARKED: tuple[LoggedKind, ...] = ("restart", "outage", "mark")  # kinds that stand in the charts
 
@@ -20,7 +20,7 @@ class _Preempted:
     """A step of the stair that nobody has looked at yet: put into words when it is shown."""
 
     detector: PreemptionDetector
-    step: Step
+    step: PreemptionStep
     who: str
 
     def told(self) -> LoggedEvent:
@@ -47,7 +47,7 @@ class EventLog:
         if logged.kind in MARKED:
             self._marks.append((t, logged))
 
-    def preempted(self, t: float, detector: PreemptionDetector, step: Step, who: str) -> None:
+    def preempted(self, t: float, detector: PreemptionDetector, step: PreemptionStep, who: str) -> None:
         self._all.append((t, _Preempted(detector, step, who)))
 
     def known(self, now_s: float, most: int | None = None) -> tuple[LoggedEvent, ...]:

@@ -96,7 +96,8 @@ def _servers_wide(frame: Frame) -> Rows | None:
 # In the order in which they stand in a column.
 _ROWS: Final = (
     Panel("requests", "requests", requests, "left", lambda _: Rows(3, 4), lambda _: Rows(6, 60, 4),
-          charted=("narrow", "wide", "alone"), role="running", limits=("max-num-seqs", "deferred", "stuck")),
+          charted=("narrow", "wide", "alone"), role="running",
+          limits=("max-num-seqs", "deferred", "no-admission", "stuck")),
     Panel("kv", "KV cache", kv, "left", lambda _: Rows(1, 2), lambda _: Rows(5, 40, 2),
           charted=("narrow", "wide", "alone"), role="kv", limits=("kv",)),
     Panel("gpus", "GPU", gpus, "left", lambda _: Rows(1, 2), _gpus_wide,

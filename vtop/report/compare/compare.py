@@ -16,7 +16,7 @@ from vtop.report.compare import noise, pairs, unlike_runs
 from vtop.report.compare.compared_phase import Group, find, judge, label
 from vtop.report.compare.pairs import Match
 from vtop.report.compare.parts import Comparison, SidePart
-from vtop.report.compare.phase_blocks import Place, Recorded
+from vtop.report.compare.phase_blocks import Recorded, RecordedPhase
 from vtop.report.compare.unlike_runs import Unlike
 from vtop.report.model import of_session
 from vtop.report.phases import TimeRange
@@ -90,11 +90,11 @@ def _side(letter: str, runs: Sequence[Run]) -> SidePart:
     )
 
 
-def _places(run: Run) -> list[Place]:
-    return [Place(one, phase) for one in run for phase in one.report.phases]
+def _places(run: Run) -> list[RecordedPhase]:
+    return [RecordedPhase(one, phase) for one in run for phase in one.report.phases]
 
 
-def _group(at: int, places: list[list[list[Place]]], matches: list[list[tuple[Match | None, ...]]]) -> Group:
+def _group(at: int, places: list[list[list[RecordedPhase]]], matches: list[list[tuple[Match | None, ...]]]) -> Group:
     return [
         [run[found.at] for run, match in zip(runs, of_runs, strict=True) if (found := match[at]) is not None]
         for runs, of_runs in zip(places, matches, strict=True)
@@ -125,7 +125,7 @@ def _refusal(found: Sequence[Unlike], first: str) -> str:
 
 
 def _left_out(
-    places: list[list[list[Place]]], matches: list[list[tuple[Match | None, ...]]], parts: Sequence[SidePart]
+    places: list[list[list[RecordedPhase]]], matches: list[list[tuple[Match | None, ...]]], parts: Sequence[SidePart]
 ) -> tuple[tuple[str, str], ...]:
     found = []
     for part, runs, of_runs in zip(parts, places, matches, strict=True):

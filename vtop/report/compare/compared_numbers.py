@@ -21,7 +21,7 @@ Ask = Callable[[Numbers], float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedNumber:
     """better: higher, lower, or None where neither is. unit: per_s, s, ratio, count, W, J."""
 
     name: str
@@ -47,7 +47,7 @@ def times(of: Numbers, latency: str, *, own: bool) -> Times | None:
     return next((found for name, found in of.server if name == _SERVER[latency]), None)
 
 
-def value(number: Compared, phase: Phase, *, own: bool) -> Percentile:
+def value(number: ComparedNumber, phase: Phase, *, own: bool) -> Percentile:
     """What a phase says of a number; None where it says nothing."""
     if number.scope == "own":
         found = phase.whole
@@ -64,7 +64,7 @@ def value(number: Compared, phase: Phase, *, own: bool) -> Percentile:
     return number.value(of) if number.value is not None else None
 
 
-def count(number: Compared, phase: Phase, *, own: bool) -> float | None:
+def count(number: ComparedNumber, phase: Phase, *, own: bool) -> float | None:
     """How many observations are behind it: requests, tokens, or scrapes."""
     of = phase.steady if number.scope in ("steady", "sending") else phase.whole
     if of is None:
@@ -79,13 +79,13 @@ def count(number: Compared, phase: Phase, *, own: bool) -> float | None:
     return of.parts.n if number.name.startswith("parts.") else float(of.scrapes)
 
 
-def _own_rate(number: Compared, phase: Phase) -> float | None:
+def _own_rate(number: ComparedNumber, phase: Phase) -> float | None:
     if phase.load is None:
         return None
     return phase.load.output_per_s if number.name == "output_per_s" else phase.load.ended_per_s
 
 
-def _busy_rate(number: Compared, phase: Phase) -> float | None:
+def _busy_rate(number: ComparedNumber, phase: Phase) -> float | None:
     """While requests were in the engine: idle edges have no other weight on one side than on the other. Of vtop's own
     load from its first request to its last token."""
     if phase.load is not None and phase.load.whole_output_per_s is not None:
@@ -96,7 +96,7 @@ def _busy_rate(number: Compared, phase: Phase) -> float | None:
     return found
 
 
-def _own_value(number: Compared, of: Numbers) -> float | None:
+def _own_value(number: ComparedNumber, of: Numbers) -> float | None:
     if number.name == "slo.attainment_ratio":
         return of.slo.attainment_ratio if of.slo is not None else None
     return of.failed / of.sent if of.failed is not None and of.sent else None
@@ -107,7 +107,7 @@ def _own_value(number: Compared, of: Numbers) -> float | None:
 
 def _mean(
     name: str, label: str, unit: str, better: str | None, scope: str, *, by: str, extensive: bool = False
-) -> Compared:
+) -> ComparedNumber:
     """A number whose value over a stretch is the mean of those over its parts, weighed by the number `by` of each."""
     value, weight = attrgetter(name), attrgetter(by)
 
@@ -117,17 +117,17 @@ def _mean(
             return 0.0, 0.0
         return (known * weighs, weighs) if known is not None else None
 
-    return Compared(name, label, unit, better, scope, extensive, value, sums)
+    return ComparedNumber(name, label, unit, better, scope, extensive, value, sums)
 
 
-def _time(latency: str, of: str) -> Compared:
+def _time(latency: str, of: str) -> ComparedNumber:
     def sums(found: Numbers) -> Sums | None:
         known = times(found, latency, own=False)
         if known is None or not known.n:
             return 0.0, 0.0
         return (known.mean_s * known.n, known.n) if known.mean_s is not None else None
 
-    return Compared(
+    return ComparedNumber(
         name=f"{latency}.{of}",
         label=f"{_SERVER[latency]} {f'p{QUANTILES[of] * 100:g}' if of in QUANTILES else 'mean'}",
         unit="s",
@@ -150,8 +150,8 @@ def _generated(of: Numbers) -> Sums | None:
     return (of.generation_per_s * of.seconds, of.seconds) if of.generation_per_s is not None else None
 
 
-NUMBERS: Final[tuple[Compared, ...]] = (
-    Compared(
+NUMBERS: Final[tuple[ComparedNumber, ...]] = (
+    ComparedNumber(
         "output_per_s",
         "output tokens/s",
         "per_s",
@@ -160,7 +160,7 @@ NUMBERS: Final[tuple[Compared, ...]] = (
         True,
         sums=_generated,
     ),
-    Compared(
+    ComparedNumber(
         "finished_per_s",
         "requests/s",
         "per_s",
@@ -176,12 +176,12 @@ NUMBERS: Final[tuple[Compared, ...]] = (
     *(_time("itl", of) for of in ("mean_s", "p50_s", "p99_s", "p999_s", "p9999_s")),
     *(_time("tpot", of) for of in ("mean_s", "p99_s")),
     *(_time("e2e", of) for of in ("mean_s", "p99_s")),
-    Compared("failed_ratio", "failed", "ratio", "lower", "own"),
-    Compared("slo.attainment_ratio", "within SLO", "ratio", "higher", "own"),
+    ComparedNumber("failed_ratio", "failed", "ratio", "lower", "own"),
+    ComparedNumber("slo.attainment_ratio", "within SLO", "ratio", "higher", "own"),
     _mean("running.mean", "running, mean", "count", None, "steady", by="running.n", extensive=True),
     _mean("waiting.mean", "waiting, mean", "count", "lower", "steady", by="waiting.n", extensive=True),
     _mean("kv.mean_ratio", "KV use, mean", "ratio", None, "steady", by="kv.n"),
-    Compared(
+    ComparedNumber(
         "preemptions_per_request",
         "preemptions/request",
         "count",

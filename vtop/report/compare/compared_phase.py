@@ -13,21 +13,21 @@ from typing import Final
 from vtop.difference import judged
 from vtop.metrics.histogram import Range
 from vtop.report.compare import compared_numbers, noise, phase_blocks
-from vtop.report.compare.compared_numbers import FIRST, NUMBERS, Compared
+from vtop.report.compare.compared_numbers import FIRST, NUMBERS, ComparedNumber
 from vtop.report.compare.noise import StandardError
 from vtop.report.compare.parts import Difference, NumberPart, PhasePart
-from vtop.report.compare.phase_blocks import MOST, Blocks, Place
+from vtop.report.compare.phase_blocks import MOST, Blocks, RecordedPhase
 from vtop.report.numbers import Percentile
 
 SAME: Final = 1e-9  # relative: what sums of floats differ by
 
-Group = list[list[Place]]  # of one phase: of each side, of each of its runs that has it
+Group = list[list[RecordedPhase]]  # of one phase: of each side, of each of its runs that has it
 _WORDS: Final = {"within": "within noise", "no interval": "noise not known"}
 _REACH: Final = 1e6  # times as many requests: what would take more is not said
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundDifference:
     """A number of another side beside the first's, and the standard error of their difference: of the logarithm of
     their ratio where `log`, of the share at or below `edge` where they are known as buckets."""
 
@@ -46,9 +46,9 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class FoundNumber:
-    number: Compared
+    number: ComparedNumber
     part: NumberPart  # without its differences
-    found: tuple[Found, ...]
+    found: tuple[FoundDifference, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class FoundPhase:
         return first, len(names) - first
 
 
-def label(place: Place) -> str:
+def label(place: RecordedPhase) -> str:
     """A phase's short name; of a recording with one phase and no load on record the file's."""
     if place.phase.source == "activity":
         return place.of.report.file.partition(".jsonl")[0]
@@ -109,7 +109,7 @@ def judge(phase: FoundPhase, first: float, other: float) -> PhasePart:
 Cut = tuple[Blocks, Blocks]  # of the first side and of the other
 
 
-def _cut(first: Sequence[Place], other: Sequence[Place], *, own: bool, sending: bool) -> Cut | None:
+def _cut(first: Sequence[RecordedPhase], other: Sequence[RecordedPhase], *, own: bool, sending: bool) -> Cut | None:
     """Both sides in equally many blocks; None where there are repeats, whose noise is better known."""
     if len(first) + len(other) > 2:
         return None
@@ -118,7 +118,7 @@ def _cut(first: Sequence[Place], other: Sequence[Place], *, own: bool, sending: 
     return a, b
 
 
-def _noise(first: Sequence[Place], other: Sequence[Place], cut: Cut | None) -> str:
+def _noise(first: Sequence[RecordedPhase], other: Sequence[RecordedPhase], cut: Cut | None) -> str:
     if cut is None:
         return f"between runs: {len(first)} of one, {len(other)} of the other"
     both, blocks = (first[0], other[0]), cut[0]
@@ -137,7 +137,7 @@ def _noise(first: Sequence[Place], other: Sequence[Place], cut: Cut | None) -> s
     return said + (_more(both, fewest) if fewest < noise.FEW_BLOCKS else "")
 
 
-def _more(both: Sequence[Place], rounds: int) -> str:
+def _more(both: Sequence[RecordedPhase], rounds: int) -> str:
     """How many requests would make the noise well known."""
     known = [count for place in both if (count := phase_blocks.requests_of(place.phase))]
     if len(known) < len(both):
@@ -147,7 +147,11 @@ def _more(both: Sequence[Place], rounds: int) -> str:
 
 
 def _number(
-    number: Compared, sides: Sequence[tuple[list[Place], int | None]], cuts: Sequence[Cut | None], *, own: bool
+    number: ComparedNumber,
+    sides: Sequence[tuple[list[RecordedPhase], int | None]],
+    cuts: Sequence[Cut | None],
+    *,
+    own: bool,
 ) -> FoundNumber:
     by = [float(divide) if divide is not None and number.extensive else 1.0 for _, divide in sides]
     runs = [[_divided(compared_numbers.value(number, one.phase, own=own), d) for one in side]
@@ -172,7 +176,9 @@ def _number(
             counts = [phase_blocks.requests_of(place.phase) for place in places]
             error = error.of_counts(*(max(1.0, count or 1.0) for count in counts))
         found.append(
-            Found(side, first, other, error, log, None, _per_block(places, error) if cut is not None else None)
+            FoundDifference(
+                side, first, other, error, log, None, _per_block(places, error) if cut is not None else None
+            )
         )
     whose = ("own requests" if own else "server") if number.latency is not None else None
     part = NumberPart(
@@ -193,38 +199,43 @@ def _above_zero(value: Percentile) -> bool:
     return isinstance(value, float | int) and value > 0
 
 
-def _per_block(both: Sequence[Place], error: StandardError | None) -> float | None:
+def _per_block(both: Sequence[RecordedPhase], error: StandardError | None) -> float | None:
     known = [count for place in both if (count := phase_blocks.requests_of(place.phase))]
     return min(known) / (error.df + 1) if error is not None and len(known) == len(both) else None
 
 
 def _of_buckets(
-    number: Compared, side: str, values: tuple[Range, Range], places: tuple[Sequence[Place], Sequence[Place]],
+    number: ComparedNumber,
+    side: str,
+    values: tuple[Range, Range],
+    places: tuple[Sequence[RecordedPhase], Sequence[RecordedPhase]],
     cut: Cut | None,
-) -> Found:  # fmt: skip
+) -> FoundDifference:
     """Two percentiles of the server's histograms: they are apart where the shares at or below the bound between their
     buckets are."""
     first, other = values
     edge = min(bound for bound in (first.high, other.high) if bound is not None) if first != other else None
     if edge is None or number.latency is None:
-        return Found(side, first, other, None)
+        return FoundDifference(side, first, other, None)
     below = [[phase_blocks.at_or_below(one, number.latency[0], edge) for one in runs] for runs in places]
     known = [[share for share in runs if share is not None] for runs in below]
     if [len(runs) for runs in known] != [len(runs) for runs in below]:
-        return Found(side, first, other, None)
+        return FoundDifference(side, first, other, None)
     shares = (fmean(known[0]), fmean(known[1]))
     if cut is None:
-        return Found(side, first, other, noise.between_runs(known[0], known[1]), shares=shares)
+        return FoundDifference(side, first, other, noise.between_runs(known[0], known[1]), shares=shares)
     blocks = min(len(one.whole) for one in cut)
     sums = [phase_blocks.sums_at_or_below(one[0], number.latency[0], edge, blocks) for one in places]
     if not blocks or any(len(one) < blocks for one in sums):
-        return Found(side, first, other, None)
+        return FoundDifference(side, first, other, None)
     a, b = (noise.of_sums(*zip(*one, strict=True)) for one in sums)
     error = noise.between_blocks(a, b, blocks)
-    return Found(side, first, other, error, shares=shares, per_block=_per_block((places[0][0], places[1][0]), error))
+    return FoundDifference(
+        side, first, other, error, shares=shares, per_block=_per_block((places[0][0], places[1][0]), error)
+    )
 
 
-def _counted(number: Compared, side: Sequence[Place], *, own: bool) -> float | None:
+def _counted(number: ComparedNumber, side: Sequence[RecordedPhase], *, own: bool) -> float | None:
     known = [count for one in side if (count := compared_numbers.count(number, one.phase, own=own)) is not None]
     return sum(known) if known else None
 
@@ -249,7 +260,7 @@ def _between_runs(a: Sequence[Percentile], b: Sequence[Percentile], *, log: bool
 
 
 def _between_blocks(
-    number: Compared, cut: Cut, by: tuple[float, float], *, own: bool, log: bool
+    number: ComparedNumber, cut: Cut, by: tuple[float, float], *, own: bool, log: bool
 ) -> StandardError | None:
     a, b = (phase_blocks.drawn(number, blocks, own=own) for blocks in cut)
     if a is None or b is None or a[0] != b[0]:
@@ -260,7 +271,7 @@ def _between_blocks(
 # --- what may be said ------------------------------------------------------------------------------------------------
 
 
-def _difference(number: Compared, of: Found, confidence: float) -> Difference:
+def _difference(number: ComparedNumber, of: FoundDifference, confidence: float) -> Difference:
     a, b = of.first, of.other
     if isinstance(a, Range) and isinstance(b, Range):
         return _between_buckets(number, of, a, b, confidence)
@@ -297,7 +308,7 @@ def _difference(number: Compared, of: Found, confidence: float) -> Difference:
     )
 
 
-def _between_buckets(number: Compared, of: Found, a: Range, b: Range, confidence: float) -> Difference:
+def _between_buckets(number: ComparedNumber, of: FoundDifference, a: Range, b: Range, confidence: float) -> Difference:
     """Buckets that differ hold no value in common: which way they lie is known, how far between two bounds."""
     if a == b:
         return Difference(of.side, None, None, None, None, None, None, "same bucket")
@@ -331,7 +342,7 @@ def _growth(logarithm: float) -> float:
     return math.expm1(min(logarithm, 700.0))
 
 
-def _needed(of: Found, difference: float, confidence: float) -> int | None:
+def _needed(of: FoundDifference, difference: float, confidence: float) -> int | None:
     """About how many requests on each side would show a difference this large, with as much noise from block to block;
     None where that is not to be told."""
     if of.error is None or of.per_block is None or not difference:

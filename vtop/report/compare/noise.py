@@ -58,7 +58,7 @@ def of_sums(above: Sequence[float], below: Sequence[float]) -> Numbers:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Distribution:
+class DrawnDistribution:
     """A distribution over blocks, drawn anew: how many lie at or below each of some values, in each of the draws."""
 
     values: Numbers
@@ -81,11 +81,11 @@ class Distribution:
         return np.where(reached[:, -1], low + share * (self.values[place] - low), math.inf)
 
 
-def of_curves(curves: Sequence[Curve], totals: Sequence[float]) -> Distribution:
+def of_curves(curves: Sequence[Curve], totals: Sequence[float]) -> DrawnDistribution:
     """Of the curve and the total of each block."""
     drawn, (values, following) = draws(len(curves)), _edges(curves)
     below = np.stack([_at(curve, values) for curve in curves])
-    return Distribution(values, following, drawn @ below, drawn @ np.asarray(totals))
+    return DrawnDistribution(values, following, drawn @ below, drawn @ np.asarray(totals))
 
 
 def _edges(curves: Sequence[Curve]) -> tuple[Numbers, NDArray[np.bool_]]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from vtop.recording import Load
-from vtop.report.compare.phase_blocks import Place
+from vtop.report.compare.phase_blocks import RecordedPhase
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,14 @@ class Match:
     by: str
 
 
-def match(reference: Sequence[Place], others: Sequence[Place]) -> tuple[Match | None, ...]:
+def match(reference: Sequence[RecordedPhase], others: Sequence[RecordedPhase]) -> tuple[Match | None, ...]:
     """For each phase of the reference the place of its counterpart; None where it has none."""
     found: dict[int, Match] = {}
-    rules: tuple[tuple[str, Callable[[Place], Hashable]], ...] = (("load", _load), ("load", _target), ("name", _name))
+    rules: tuple[tuple[str, Callable[[RecordedPhase], Hashable]], ...] = (
+        ("load", _load),
+        ("load", _target),
+        ("name", _name),
+    )
     for by, key in rules:
         here, there = _left(reference, set(found)), _left(others, {one.at for one in found.values()})
         places = {tag: at for at, tag in _tagged(there, key)}
@@ -42,18 +46,18 @@ def match(reference: Sequence[Place], others: Sequence[Place]) -> tuple[Match | 
     return tuple(found.get(at) for at in range(len(reference)))
 
 
-def begun(place: Place) -> Load | None:
+def begun(place: RecordedPhase) -> Load | None:
     """The load that a phase began with, where it is one of vtop's own."""
     load = place.phase.load
     return place.of.session.load.phases[load.phase].begin if load is not None else None
 
 
-def _left(places: Sequence[Place], taken: set[int]) -> list[tuple[int, Place]]:
+def _left(places: Sequence[RecordedPhase], taken: set[int]) -> list[tuple[int, RecordedPhase]]:
     return [(at, place) for at, place in enumerate(places) if at not in taken]
 
 
 def _tagged(
-    places: Sequence[tuple[int, Place]], key: Callable[[Place], Hashable]
+    places: Sequence[tuple[int, RecordedPhase]], key: Callable[[RecordedPhase], Hashable]
 ) -> list[tuple[int, tuple[Hashable, int]]]:
     """Each with its key and which of those with this key it is; those without a key left out."""
     seen: Counter[Hashable] = Counter()
@@ -66,7 +70,7 @@ def _tagged(
     return found
 
 
-def _load(place: Place) -> Hashable:
+def _load(place: RecordedPhase) -> Hashable:
     of = begun(place)
     if of is None:
         return None
@@ -74,10 +78,10 @@ def _load(place: Place) -> Hashable:
     return (of.shape, of.concurrency, of.rate_per_s, of.arrival, of.api, lengths)
 
 
-def _target(place: Place) -> Hashable:
+def _target(place: RecordedPhase) -> Hashable:
     of = begun(place)
     return (of.shape, of.concurrency, of.rate_per_s) if of is not None else None
 
 
-def _name(place: Place) -> Hashable:
+def _name(place: RecordedPhase) -> Hashable:
     return place.phase.name if place.phase.source in ("asked", "mark") else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vtop.report.compare.unlike_runs import Setting, Unlike
+from vtop.report.compare.unlike_runs import DifferingSetting, Unlike
 from vtop.report.numbers import Percentile
 
 
@@ -83,7 +83,7 @@ class Comparison:
     intervals: int  # how many there are
     first_confidence: float  # of each of the first numbers
     other_confidence: float  # of each other
-    settings: tuple[Setting, ...]  # what differs, each side in its words
+    settings: tuple[DifferingSetting, ...]  # what differs, each side in its words
     unlike: tuple[Unlike, ...]  # compared all the same, as was asked
     left_out: tuple[tuple[str, str], ...]  # side and phase without a counterpart
     phases: tuple[PhasePart, ...]

@@ -18,15 +18,15 @@ import numpy as np
 
 from vtop.metrics.quantity import Quantity
 from vtop.report.compare import noise
-from vtop.report.compare.compared_numbers import QUANTILES, Compared
+from vtop.report.compare.compared_numbers import QUANTILES, ComparedNumber
 from vtop.report.model import Phase, Report
 from vtop.report.numbers import Numbers, numbers
 from vtop.report.phases import Pages, Question
 from vtop.session.frame.frame import View
 from vtop.session.history.window import window
 from vtop.session.load.closed_loop import Round, requests_per_s, tokens_per_s
-from vtop.session.load.exact_histogram import Spread
-from vtop.session.load.request_stats import Seen, seen_of
+from vtop.session.load.exact_histogram import ExactHistogram
+from vtop.session.load.request_stats import RequestStats, seen_of
 from vtop.session.session import Session
 
 MOST: Final = 20  # blocks: more add little to what is known of the noise
@@ -43,7 +43,7 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
+class RecordedPhase:
     """A phase and the recording that it is of."""
 
     of: Recorded
@@ -51,7 +51,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class BlockCounts:
     """How many blocks each part of a phase is cut into, the same on both sides; 0 where rounds are too few."""
 
     whole: int
@@ -60,20 +60,20 @@ class Counts:
     sending: int
 
 
-def counts(both: Sequence[Place], *, own: bool, sending: bool) -> Counts:
+def counts(both: Sequence[RecordedPhase], *, own: bool, sending: bool) -> BlockCounts:
     def most(scope: str) -> int:
         found = min(rounds(place, scope, own=sending if scope == "sending" else own) for place in both)
         return min(MOST, found) if found >= noise.LEAST_BLOCKS else 0
 
-    return Counts(most("whole"), most("steady"), most("own"), most("sending"))
+    return BlockCounts(most("whole"), most("steady"), most("own"), most("sending"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Latency:
+class DrawnLatency:
     """One latency of the own requests over the blocks, drawn anew."""
 
     mean_s: noise.Numbers
-    distribution: noise.Distribution
+    distribution: noise.DrawnDistribution
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,12 +83,12 @@ class Own:
     blocks: int
     failed_ratio: noise.Numbers
     attainment_ratio: noise.Numbers
-    ttft: Latency
-    itl: Latency
-    tpot: Latency
-    e2e: Latency
+    ttft: DrawnLatency
+    itl: DrawnLatency
+    tpot: DrawnLatency
+    e2e: DrawnLatency
 
-    def of(self, number: Compared) -> noise.Numbers:
+    def of(self, number: ComparedNumber) -> noise.Numbers:
         if number.latency is None:
             return self.failed_ratio if number.name == "failed_ratio" else self.attainment_ratio
         name, of = number.latency
@@ -106,7 +106,7 @@ class Blocks:
     rates: dict[str, tuple[float, ...]]  # of vtop's own load, by number
 
 
-def rounds(place: Place, scope: str, *, own: bool) -> int:
+def rounds(place: RecordedPhase, scope: str, *, own: bool) -> int:
     """How many rounds of requests ran in a part of a phase; 0 where that is not known or too few scrapes tell of it."""
     run_s = runs_s(place.phase)
     if run_s is None or run_s <= 0:
@@ -132,7 +132,7 @@ def runs_s(phase: Phase) -> float | None:
     return phase.whole.e2e.mean_s if phase.whole.e2e is not None else None
 
 
-def cut(place: Place, counts: Counts, *, own: bool) -> Blocks:
+def cut(place: RecordedPhase, counts: BlockCounts, *, own: bool) -> Blocks:
     """A phase in so many blocks."""
     whole, steady = _ranges(place, "whole", counts.whole), _ranges(place, "steady", counts.steady)
     asked = sorted({*whole, *steady}, key=lambda question: (question.now_s, question.window_s))  # forward is cheap
@@ -152,13 +152,13 @@ def requests_of(phase: Phase) -> float | None:
     return phase.whole.sent if phase.whole.sent is not None else phase.whole.finished
 
 
-def at_or_below(place: Place, latency: str, edge: float) -> float | None:
+def at_or_below(place: RecordedPhase, latency: str, edge: float) -> float | None:
     """The share of a phase's observations at or below a bound of the server's buckets; None where it is no bound."""
     found = _sums_below(place.of.session, _ranges(place, "whole", 1), latency, edge)
     return found[0][0] / found[0][1] if found and found[0][1] else None
 
 
-def sums_at_or_below(place: Place, latency: str, edge: float, count: int) -> list[tuple[float, float]]:
+def sums_at_or_below(place: RecordedPhase, latency: str, edge: float, count: int) -> list[tuple[float, float]]:
     """The same of each of so many blocks: how many at or below, of how many."""
     return _sums_below(place.of.session, _ranges(place, "whole", count), latency, edge)
 
@@ -174,7 +174,7 @@ def _sums_below(session: Session, asked: Sequence[Question], latency: str, edge:
     return found
 
 
-def drawn(number: Compared, blocks: Blocks, *, own: bool) -> tuple[int, noise.Numbers] | None:
+def drawn(number: ComparedNumber, blocks: Blocks, *, own: bool) -> tuple[int, noise.Numbers] | None:
     """(how many blocks, the number over them drawn anew); None where the noise is not known."""
     if number.scope == "own" or (own and number.latency is not None):
         return (blocks.requests.blocks, blocks.requests.of(number)) if blocks.requests is not None else None
@@ -190,7 +190,7 @@ def drawn(number: Compared, blocks: Blocks, *, own: bool) -> tuple[int, noise.Nu
     return len(known), noise.of_sums(*zip(*known, strict=True))
 
 
-def _own(requests: Sequence[Seen]) -> Own | None:
+def _own(requests: Sequence[RequestStats]) -> Own | None:
     if not requests:
         return None
     failed = [float(sum(seen.errors.values())) for seen in requests]
@@ -207,18 +207,18 @@ def _own(requests: Sequence[Seen]) -> Own | None:
     )
 
 
-def _latency(spreads: Sequence[Spread]) -> Latency:
+def _latency(spreads: Sequence[ExactHistogram]) -> DrawnLatency:
     totals = [float(one.n + one.failed) for one in spreads]
     curves = [
         np.asarray(one.curve(_EVERY)).reshape(-1, 2) * (1.0, total) for one, total in zip(spreads, totals, strict=True)
     ]
-    return Latency(
+    return DrawnLatency(
         mean_s=noise.of_sums([one.total_us / 1e6 for one in spreads], [float(one.n) for one in spreads]),
         distribution=noise.of_curves(curves, totals),
     )
 
 
-def _sent(seen: Seen) -> float:
+def _sent(seen: RequestStats) -> float:
     return float(seen.done + seen.unfinished + sum(seen.errors.values()))
 
 
@@ -226,7 +226,7 @@ def _numbers(phase: Phase, scope: str) -> Numbers | None:
     return phase.whole if scope == "whole" else phase.steady
 
 
-def _ranges(place: Place, scope: str, count: int) -> list[Question]:
+def _ranges(place: RecordedPhase, scope: str, count: int) -> list[Question]:
     """Neighbours share a scrape: what is counted between two scrapes belongs to one block only."""
     of = _numbers(place.phase, scope)
     if of is None or not count:
@@ -243,7 +243,7 @@ def _ask(session: Session, question: Question) -> Numbers:
     return numbers(session.frame(question.now_s, view), None, question.begin_s, question.end_s)
 
 
-def _requests(place: Place, count: int) -> tuple[Seen, ...]:
+def _requests(place: RecordedPhase, count: int) -> tuple[RequestStats, ...]:
     load = place.phase.load
     if load is None or not count:
         return ()
@@ -256,7 +256,7 @@ def _requests(place: Place, count: int) -> tuple[Seen, ...]:
     return tuple(seen_of(order[first:last], phase.begin.slo) for first, last in pairwise(edges))
 
 
-def _sending(place: Place) -> tuple[float, float] | None:
+def _sending(place: RecordedPhase) -> tuple[float, float] | None:
     load = place.phase.load
     if load is None:
         return None
@@ -265,13 +265,13 @@ def _sending(place: Place) -> tuple[float, float] | None:
     return phase.steady(end) if end is not None else None
 
 
-def _closed(place: Place) -> tuple[Round, ...]:
+def _closed(place: RecordedPhase) -> tuple[Round, ...]:
     """The rounds of a closed loop."""
     load = place.phase.load
     return place.of.session.load.phases[load.phase].rounds(place.of.session.end_s) if load is not None else ()
 
 
-def _rates(place: Place, count: int) -> dict[str, tuple[float, ...]]:
+def _rates(place: RecordedPhase, count: int) -> dict[str, tuple[float, ...]]:
     """Tokens and requests a second of each block: of whole rounds, else of equal times."""
     sending, load = _sending(place), place.phase.load
     if sending is None or load is None or not count:

@@ -15,7 +15,7 @@ from vtop.metrics.quantity import Quantity
 from vtop.metrics.series_names import labels_of
 from vtop.recording import Load
 from vtop.report.compare.pairs import begun
-from vtop.report.compare.phase_blocks import Place, Recorded
+from vtop.report.compare.phase_blocks import Recorded, RecordedPhase
 from vtop.report.labels import kinds
 from vtop.report.like_phases import IN_FLIGHT, LENGTHS, in_flight
 from vtop.server_kinds import registry
@@ -42,14 +42,14 @@ class Unlike:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class DifferingSetting:
     """Something that differs: what each side says of it."""
 
     name: str
     values: tuple[str, ...]
 
 
-def unlike(first: Place, other: Place) -> list[tuple[str, str, str]]:
+def unlike(first: RecordedPhase, other: RecordedPhase) -> list[tuple[str, str, str]]:
     """What makes two phases unlike: (what, of the first, of the other)."""
     found = [
         ("the model", *_models(first.of, other.of)),
@@ -86,7 +86,7 @@ def _names(of: Recorded) -> str:
     return ", ".join(sorted({model for server in of.report.servers for model in server.models}))
 
 
-def _lengths(first: Place, other: Place) -> list[tuple[str, str, str]]:
+def _lengths(first: RecordedPhase, other: RecordedPhase) -> list[tuple[str, str, str]]:
     a, b = begun(first), begun(other)
     if a is not None and b is not None and a.input_tokens and b.input_tokens:
         return [
@@ -100,7 +100,7 @@ def _lengths(first: Place, other: Place) -> list[tuple[str, str, str]]:
     ]
 
 
-def _account(place: Place) -> KvAccount:
+def _account(place: RecordedPhase) -> KvAccount:
     """Of the steady part, where no warm-up of other lengths is among what finished."""
     steady = place.phase.steady.account if place.phase.steady is not None else None
     if steady is not None and steady.input_tokens is not None:
@@ -108,7 +108,7 @@ def _account(place: Place) -> KvAccount:
     return place.phase.whole.account if place.phase.whole is not None else KvAccount()
 
 
-def _loads(first: Place, other: Place) -> list[tuple[str, str, str]]:
+def _loads(first: RecordedPhase, other: RecordedPhase) -> list[tuple[str, str, str]]:
     a, b = begun(first), begun(other)
     if a is not None and b is not None:
         return [("load", _words(a), _words(b)), ("api", a.api, b.api), ("prompts", _prompts(a), _prompts(b))]
@@ -144,7 +144,7 @@ def _range(of: tuple[int, int] | None) -> str:
 # --- settings --------------------------------------------------------------------------------------------------------
 
 
-def settings(sides: Sequence[Sequence[Recorded]]) -> tuple[Setting, ...]:
+def settings(sides: Sequence[Sequence[Recorded]]) -> tuple[DifferingSetting, ...]:
     """What differs between the sides, of all that is known; how the load was made, and with which flags the servers
     were started, only where every side tells."""
     known = [[_settings(one) for one in side] for side in sides]
@@ -164,7 +164,7 @@ def settings(sides: Sequence[Sequence[Recorded]]) -> tuple[Setting, ...]:
         lacking = NOT_GIVEN if name.startswith("--") else units.UNKNOWN
         values = tuple(_joined([one.get(name, lacking) for one in side]) for side in known)
         if len(set(values)) > 1:
-            found.append(Setting(name, values))
+            found.append(DifferingSetting(name, values))
     return tuple(found)
 
 

@@ -15,7 +15,7 @@ from vtop.report.model import Report
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class CounterPair:
     one: str
     other: str
     unit: str  # tokens, requests, s, preemptions
@@ -33,17 +33,17 @@ class Pair:
         return self.difference / self.one_value if self.one_value else None
 
 
-def pairs(report: Report) -> tuple[Pair, ...]:
+def pairs(report: Report) -> tuple[CounterPair, ...]:
     return tuple(pair for rule in RULES for pair in rule(report))
 
 
-def executed(report: Report) -> Iterator[Pair]:
+def executed(report: Report) -> Iterator[CounterPair]:
     run = report.run
     if run is None or run.tokens_per_step is None:
         return
     stepped, of = run.tokens_per_step * run.steps, run.recompute
     if run.prompt_tokens is not None and run.output_tokens is not None:
-        yield Pair(
+        yield CounterPair(
             "prompt + generated tokens",
             "iteration_tokens_total",
             "tokens",
@@ -54,7 +54,7 @@ def executed(report: Report) -> Iterator[Pair]:
             "found in the prefix cache are left out.",
         )
     if of.executed_tokens is not None:
-        yield Pair(
+        yield CounterPair(
             "iteration_tokens_total",
             f"executed, by {of.method}",
             "tokens",
@@ -66,7 +66,7 @@ def executed(report: Report) -> Iterator[Pair]:
         )
 
 
-def recomputed(report: Report) -> Iterator[Pair]:
+def recomputed(report: Report) -> Iterator[CounterPair]:
     run = report.run
     if run is None or not run.preemptions or run.recompute.since_start is None or run.recompute.estimate:
         return
@@ -80,16 +80,18 @@ def recomputed(report: Report) -> Iterator[Pair]:
         ),
     ):
         if value is not None:
-            yield Pair(method, f"recomputed, by {name}", "tokens", of.since_start or 0.0, value, "since attached", why)
+            yield CounterPair(
+                method, f"recomputed, by {name}", "tokens", of.since_start or 0.0, value, "since attached", why
+            )
 
 
-def first_tokens(report: Report) -> Iterator[Pair]:
+def first_tokens(report: Report) -> Iterator[CounterPair]:
     phase, of = heaviest(report)
     if phase is None or of is None or of.parts.total_s is None:
         return
     told = next((one for name, one in of.server if name == "TTFT"), None)
     if told is not None and told.mean_s is not None:
-        yield Pair(
+        yield CounterPair(
             "TTFT of the requests that finished",
             "TTFT of those that got their first token",
             "s",
@@ -99,7 +101,7 @@ def first_tokens(report: Report) -> Iterator[Pair]:
             "Two sets of requests: parts are observed when a request finishes, TTFT at its first token.",
         )
     if of.own_ttft is not None and of.own_ttft.client_s is not None:
-        yield Pair(
+        yield CounterPair(
             "TTFT of the server, same requests",
             "TTFT as the client saw it",
             "s",
@@ -110,13 +112,13 @@ def first_tokens(report: Report) -> Iterator[Pair]:
         )
 
 
-def gaps_between(report: Report) -> Iterator[Pair]:
+def gaps_between(report: Report) -> Iterator[CounterPair]:
     phase, of = heaviest(report)
     if phase is None or of is None:
         return
     told = next((one for name, one in of.server if name == "ITL"), None)
     if phase.load is not None and told is not None and told.mean_s is not None and of.itl and of.itl.mean_s is not None:
-        yield Pair(
+        yield CounterPair(
             "ITL of the server",
             "ITL as the client saw it",
             "s",
@@ -127,11 +129,11 @@ def gaps_between(report: Report) -> Iterator[Pair]:
         )
 
 
-def finished(report: Report) -> Iterator[Pair]:
+def finished(report: Report) -> Iterator[CounterPair]:
     for phase in report.phases:
         of, load = phase.whole, phase.load
         if of is not None and load is not None and of.finished is not None and of.finished != load.done:
-            yield Pair(
+            yield CounterPair(
                 "requests answered, own load",
                 "requests finished, the server's counter",
                 "requests",
@@ -143,14 +145,14 @@ def finished(report: Report) -> Iterator[Pair]:
             )
 
 
-def preemptions(report: Report) -> Iterator[Pair]:
+def preemptions(report: Report) -> Iterator[CounterPair]:
     run, detector = report.run, report.staircase
     if run is None or not run.preemptions:
         return
     dated = sum(one.count for one in detector.events if one.dated_by == "gauges")
     if sum(one.count for one in detector.events) < run.preemptions:  # of so many only the latest are kept
         return
-    yield Pair(
+    yield CounterPair(
         "num_preemptions_total",
         "preemptions that the gauges show",
         "preemptions",
@@ -162,13 +164,13 @@ def preemptions(report: Report) -> Iterator[Pair]:
     )
 
 
-def little(report: Report) -> Iterator[Pair]:
+def little(report: Report) -> Iterator[CounterPair]:
     phase, of = heaviest(report, steady=True)
     if phase is None or of is None:
         return
     for name, one in (("running", of.queueing.running), ("waiting", of.queueing.waiting)):
         if one is not None and one.present:
-            yield Pair(
+            yield CounterPair(
                 f"{name}, mean of the scrapes",
                 f"{name}, by Little's law",
                 "requests",
@@ -180,6 +182,6 @@ def little(report: Report) -> Iterator[Pair]:
             )
 
 
-RULES: Final[tuple[Callable[[Report], Iterator[Pair]], ...]] = (
+RULES: Final[tuple[Callable[[Report], Iterator[CounterPair]], ...]] = (
     executed, recomputed, first_tokens, gaps_between, finished, preemptions, little,
 )  # fmt: skip

@@ -97,9 +97,9 @@ def residents(report: Report) -> Finding | None:
     """Far fewer ran than were asked for, with the pool full."""
     phase, of = heaviest(report)
     account = of.account if of is not None else None
-    if phase is None or of is None or account is None or account.nominal is None or of.running.median is None:
+    if phase is None or of is None or account is None or account.nominal is None or account.measured_residents is None:
         return None
-    asked, ran = account.nominal.concurrency, of.running.median
+    asked, ran = account.nominal.concurrency, account.measured_residents
     if ran > FEWER * asked or (of.kv.peak_ratio or 0.0) < NEARLY_FULL:
         return None
     fits = account.predicted_residents

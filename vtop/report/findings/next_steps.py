@@ -13,7 +13,7 @@ from vtop.server_kinds import registry
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class NextStep:
     flag: str
     why: str
     where: tuple[str, ...]  # phases whose verdict says so
@@ -21,7 +21,7 @@ class Step:
     commands: tuple[str, ...]  # that would test it
 
 
-def steps(report: Report) -> tuple[Step, ...]:
+def steps(report: Report) -> tuple[NextStep, ...]:
     found: dict[str, list[Phase]] = {}
     for phase in report.phases:
         if phase.whole is not None and phase.whole.verdict.flag is not None:
@@ -33,16 +33,16 @@ def steps(report: Report) -> tuple[Step, ...]:
         why = "it counts the bytes that the engine writes, which tells recomputed tokens exactly"
         found_by = [registry.of(one.kind).suggest.count_work() for one in report.servers]
         commands = tuple(dict.fromkeys(one.command for one in found_by if one is not None and one.command is not None))
-        tried.append(Step(flag, why, ("run",), ("requests were preempted",), (*commands, *_again(report))))
+        tried.append(NextStep(flag, why, ("run",), ("requests were preempted",), (*commands, *_again(report))))
     return tuple(tried)
 
 
-def _step(report: Report, flag: str, phases: list[Phase]) -> Step:
+def _step(report: Report, flag: str, phases: list[Phase]) -> NextStep:
     last = phases[-1].whole
     assert last is not None
     found = last.verdict
     commands = ((found.command,) if found.command is not None else ()) + _again(report, phases)
-    return Step(flag, found.why or "", tuple(phase.label for phase in phases), found.evidence, commands)
+    return NextStep(flag, found.why or "", tuple(phase.label for phase in phases), found.evidence, commands)
 
 
 def _again(report: Report, phases: list[Phase] | None = None) -> tuple[str, ...]:

@@ -23,30 +23,32 @@ SLOW: Final = 0.1  # of the interval: an error of the sampling beyond it
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ValidityCheck:
     name: str
     state: str  # fine, doubt, unknown
     sentence: str
 
 
-def checks(report: Report) -> tuple[Check, ...]:
+def checks(report: Report) -> tuple[ValidityCheck, ...]:
     return tuple(rule(report) for rule in RULES)
 
 
-def client(report: Report) -> Check:
+def client(report: Report) -> ValidityCheck:
     """Whether the numbers are the client's rather than the server's."""
     loads = [(phase, phase.load) for phase in report.phases if phase.load is not None]
     if not loads:
-        return Check("client-limited", "unknown", "No load of vtop's own: whether its clients kept up is not known.")
+        return ValidityCheck(
+            "client-limited", "unknown", "No load of vtop's own: whether its clients kept up is not known."
+        )
     limited = [f"{phase.label}: {load.limited}" for phase, load in loads if load.limited is not None]
     if limited:
-        return Check("client-limited", "doubt", "The client may be the bottleneck. " + "; ".join(limited) + ".")
+        return ValidityCheck("client-limited", "doubt", "The client may be the bottleneck. " + "; ".join(limited) + ".")
     late = [load.late_p99_s for _, load in loads if load.late_p99_s is not None]
     said = f" p99 of the lateness of a request is {units.seconds(max(late))} at worst." if late else ""
-    return Check("client-limited", "fine", f"The client kept up.{said}")
+    return ValidityCheck("client-limited", "fine", f"The client kept up.{said}")
 
 
-def steady(report: Report) -> Check:
+def steady(report: Report) -> ValidityCheck:
     """Whether the queue was the same at the end of each steady part as at its begin."""
     known = [(phase, phase.steady) for phase in report.phases if phase.steady is not None]
     trends = [(phase, of.queueing) for phase, of in known if of.queueing.trend is not None]
@@ -57,13 +59,13 @@ def steady(report: Report) -> Check:
     ]
     if moving:
         said = "The queue moves within the steady part, so a mean depends on how long one looks. "
-        return Check("unsteady", "doubt", said + "; ".join(moving) + ".")
+        return ValidityCheck("unsteady", "doubt", said + "; ".join(moving) + ".")
     if not trends:
-        return Check("unsteady", "unknown", "The phases are too short for a trend.")
-    return Check("unsteady", "fine", f"The queue has no trend in the steady part of {_phases(trends)}.")
+        return ValidityCheck("unsteady", "unknown", "The phases are too short for a trend.")
+    return ValidityCheck("unsteady", "fine", f"The queue has no trend in the steady part of {_phases(trends)}.")
 
 
-def warm(report: Report) -> Check:
+def warm(report: Report) -> ValidityCheck:
     """Whether the prefix cache did some of the work."""
     found, judged = [], 0
     for phase, of in _whole(report):
@@ -75,13 +77,13 @@ def warm(report: Report) -> Check:
         elif phase.load is not None and phase.load.cached_tokens:
             found.append(f"{phase.label}: {phase.load.cached_tokens:,} tokens, as the answers say")
     if found:
-        return Check("cache-warm", "doubt", "Prompts were found in the prefix cache. " + "; ".join(found) + ".")
+        return ValidityCheck("cache-warm", "doubt", "Prompts were found in the prefix cache. " + "; ".join(found) + ".")
     if not judged:
-        return Check("cache-warm", "unknown", "The server does not count prefix cache hits.")
-    return Check("cache-warm", "fine", "No prompt was found in the prefix cache.")
+        return ValidityCheck("cache-warm", "unknown", "The server does not count prefix cache hits.")
+    return ValidityCheck("cache-warm", "fine", "No prompt was found in the prefix cache.")
 
 
-def enough(report: Report) -> Check:
+def enough(report: Report) -> ValidityCheck:
     """Whether there are samples enough for what is shown."""
     requests = [
         f"{phase.label} {units.count(of.ttft.n)}"
@@ -98,21 +100,23 @@ def enough(report: Report) -> Check:
     if not any(of.scrapes for _, of in _whole(report)):
         few = few[:1] if requests else []  # of a load without a watcher nobody asks for scrapes
     if few:
-        return Check("too few samples", "doubt", " ".join(few))
+        return ValidityCheck("too few samples", "doubt", " ".join(few))
     if not report.phases:
-        return Check("too few samples", "doubt", "No request ran.")
-    return Check(
+        return ValidityCheck("too few samples", "doubt", "No request ran.")
+    return ValidityCheck(
         "too few samples", "fine", f"Every phase has {samples_needed(0.99)} requests and {ENOUGH_SCRAPES} scrapes."
     )
 
 
-def foreign(report: Report) -> Check:
+def foreign(report: Report) -> ValidityCheck:
     """Whether others were served besides vtop's own load."""
     known = [(phase, of, of.own_ttft) for phase, of in _whole(report) if phase.load is not None]
     if known and not report.sampling:
-        return Check("foreign traffic", "unknown", NO_SCRAPE)
+        return ValidityCheck("foreign traffic", "unknown", NO_SCRAPE)
     if not any(own is not None for _, _, own in known):
-        return Check("foreign traffic", "unknown", "No load of vtop's own: whose requests these are is not known.")
+        return ValidityCheck(
+            "foreign traffic", "unknown", "No load of vtop's own: whose requests these are is not known."
+        )
     found = [
         f"{phase.label}: {units.count(own.foreign)} of {units.count(of.finished)} finished requests are not vtop's"
         for phase, of, own in known
@@ -120,11 +124,11 @@ def foreign(report: Report) -> Check:
     ]
     many = any(own.foreign > FOREIGN_SHARE * (of.finished or 0.0) for _, of, own in known if own is not None)
     if found:
-        return Check("foreign traffic", "doubt" if many else "fine", "; ".join(found) + ".")
-    return Check("foreign traffic", "fine", "The server finished no requests but vtop's.")
+        return ValidityCheck("foreign traffic", "doubt" if many else "fine", "; ".join(found) + ".")
+    return ValidityCheck("foreign traffic", "fine", "The server finished no requests but vtop's.")
 
 
-def clocks(report: Report) -> Check:
+def clocks(report: Report) -> ValidityCheck:
     """Whether instants and durations can be trusted."""
     found = []
     for one in report.sampling:
@@ -139,13 +143,13 @@ def clocks(report: Report) -> Check:
         if of.parts.frontend_s == 0.0 and of.parts.n:
             found.append(f"{phase.label}: e2e is shorter than its parts, so the server's wall clock was set meanwhile")
     if found:
-        return Check("clock trouble", "doubt", "; ".join(found) + ".")
+        return ValidityCheck("clock trouble", "doubt", "; ".join(found) + ".")
     if not report.sampling:
-        return Check("clock trouble", "fine", "No clock went back.")
-    return Check("clock trouble", "fine", "Scrapes came when they were due, and no clock went back.")
+        return ValidityCheck("clock trouble", "fine", "No clock went back.")
+    return ValidityCheck("clock trouble", "fine", "Scrapes came when they were due, and no clock went back.")
 
 
-def gaps(report: Report) -> Check:
+def gaps(report: Report) -> ValidityCheck:
     """Whether something is missing in between."""
     found = [
         f"{_many(len(one.gaps), 'gap')}, {units.seconds(one.gap_s)} in all; tries failed in {one.outages} of them"
@@ -153,30 +157,30 @@ def gaps(report: Report) -> Check:
         if one.gaps
     ]
     if found:
-        return Check("gaps", "doubt", "; ".join(found) + ". Counters bridge them, gauges and charts do not.")
+        return ValidityCheck("gaps", "doubt", "; ".join(found) + ". Counters bridge them, gauges and charts do not.")
     if not report.sampling:
         alone = any(phase.load is not None for phase in report.phases)
-        return Check("gaps", "unknown" if alone else "doubt", NO_SCRAPE)
+        return ValidityCheck("gaps", "unknown" if alone else "doubt", NO_SCRAPE)
     scrapes = sum(one.scrapes for one in report.sampling)
-    return Check("gaps", "fine", f"{scrapes:,} scrapes without a gap.")
+    return ValidityCheck("gaps", "fine", f"{scrapes:,} scrapes without a gap.")
 
 
-def restarts(report: Report) -> Check:
+def restarts(report: Report) -> ValidityCheck:
     count = sum(one.restarts for one in report.sampling)
     if count:
         times = "once" if count == 1 else f"{count} times"
         said = f"The server restarted {times}: what it did in between is not known."
-        return Check("restarts", "doubt", said)
+        return ValidityCheck("restarts", "doubt", said)
     if not report.sampling:
-        return Check("restarts", "unknown", NO_SCRAPE)
-    return Check("restarts", "fine", "The server did not restart.")
+        return ValidityCheck("restarts", "unknown", NO_SCRAPE)
+    return ValidityCheck("restarts", "fine", "The server did not restart.")
 
 
-def answers(report: Report) -> Check:
+def answers(report: Report) -> ValidityCheck:
     """Whether the requests did what was asked of them."""
     loads = [phase.load for phase in report.phases if phase.load is not None]
     if not loads:
-        return Check("answers", "unknown", "No load of vtop's own: failed requests are not seen.")
+        return ValidityCheck("answers", "unknown", "No load of vtop's own: failed requests are not seen.")
     found = []
     for name, count in (
         ("failed", sum(load.failed for load in loads)),
@@ -189,21 +193,23 @@ def answers(report: Report) -> Check:
         found.append("some gaps hold more tokens than the server says: ITL is between chunks")
     done = sum(load.done for load in loads)
     if found:
-        return Check("answers", "doubt", f"Of {done:,} answered requests and more: " + "; ".join(found) + ".")
-    return Check("answers", "fine", f"All {done:,} requests were answered in full.")
+        return ValidityCheck("answers", "doubt", f"Of {done:,} answered requests and more: " + "; ".join(found) + ".")
+    return ValidityCheck("answers", "fine", f"All {done:,} requests were answered in full.")
 
 
-def whole(report: Report) -> Check:
+def whole(report: Report) -> ValidityCheck:
     """Whether the recording is all there."""
     if report.faults:
         more = f" and {len(report.faults) - 1} more" if len(report.faults) > 1 else ""
-        return Check("recording", "doubt", f"{report.faults[0]}{more}.")
+        return ValidityCheck("recording", "doubt", f"{report.faults[0]}{more}.")
     if not report.closed:
-        return Check("recording", "doubt", "The recording has no end: it was broken off, or is still being written.")
-    return Check("recording", "fine", "The recording was closed in good order.")
+        return ValidityCheck(
+            "recording", "doubt", "The recording has no end: it was broken off, or is still being written."
+        )
+    return ValidityCheck("recording", "fine", "The recording was closed in good order.")
 
 
-RULES: Final[tuple[Callable[[Report], Check], ...]] = (
+RULES: Final[tuple[Callable[[Report], ValidityCheck], ...]] = (
     client, steady, warm, enough, foreign, clocks, gaps, restarts, answers, whole,
 )  # fmt: skip
 

@@ -9,17 +9,19 @@ from typing import Any
 import msgspec
 
 from vtop.report.expectations import Outcome
-from vtop.report.findings.counters import Pair
+from vtop.report.findings.counters import CounterPair
 from vtop.report.findings.findings import Finding
-from vtop.report.findings.next_steps import Step
-from vtop.report.findings.validity import Check
+from vtop.report.findings.next_steps import NextStep
+from vtop.report.findings.validity import ValidityCheck
 from vtop.report.model import Phase, Report
 from vtop.report.numbers import Times
 from vtop.report.render.json import DRAWN_ONLY, FORMAT
+from vtop.session.frame.charts import Charts
 from vtop.session.frame.prices import Prices
+from vtop.session.load.distribution import Distribution
 
-_RECORDS = (Report, Finding, Check, Pair, Step, Outcome, Times, Prices)
-_ADDED = {"findings": Finding, "validity": Check, "counters": Pair, "steps": Step, "prices": Prices}
+_RECORDS = (Report, Finding, ValidityCheck, CounterPair, NextStep, Outcome, Times, Prices)
+_ADDED = {"findings": Finding, "validity": ValidityCheck, "counters": CounterPair, "steps": NextStep, "prices": Prices}
 
 
 def schema() -> dict[str, Any]:
@@ -38,11 +40,11 @@ def schema() -> dict[str, Any]:
             if field in records[name]["properties"]:
                 del records[name]["properties"][field]
                 records[name]["required"].remove(field)
-    for name in ("Charts", "Distribution"):
+    for name in (Charts.__name__, Distribution.__name__):
         del records[name]
     for field, kind in _ADDED.items():
         _add(records["Report"], field, {"type": "array", "items": _of(kind)})
-    _add(records["Pair"], "difference", {"type": "number", "description": "other_value - one_value"})
+    _add(records[CounterPair.__name__], "difference", {"type": "number", "description": "other_value - one_value"})
     records["Numbers"]["properties"]["server"] = {"type": "object", "additionalProperties": _of(Times)}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vtop import units
-from vtop.report.findings.counters import Pair, pairs
+from vtop.report.findings.counters import CounterPair, pairs
 from vtop.report.model import Report
 from vtop.report.render.document import Table
 from vtop.report.tables.cells import plus
@@ -66,10 +66,10 @@ def counters(report: Report) -> Table | None:
     return Table("Counters against each other", head, rows, words=(0, 2, 6, 7), folded=True)
 
 
-def _value(pair: Pair, value: float) -> str:
+def _value(pair: CounterPair, value: float) -> str:
     return units.seconds(value) if pair.unit == "s" else units.number(value) if value % 1 else units.count(value)
 
 
-def _signed(pair: Pair, value: float) -> str:
+def _signed(pair: CounterPair, value: float) -> str:
     sign = "−" if value < 0 else "+" if value > 0 else ""
     return sign + _value(pair, abs(value))

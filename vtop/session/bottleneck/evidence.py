@@ -88,7 +88,9 @@ def _of(number: int, one: ScrapeRange, full: float, whole: bool, told: int | Non
     server, scrapes = one.server, range(one.first, one.last + 1)
     running, waiting, kv = (_on(server, quantity, scrapes) for quantity in _GAUGES)
     here = at_limit(running, waiting, kv, full=full, max_num_seqs=told)
-    known_running, known_kv = ([value for value in values if value is not None] for values in (running, kv))
+    present = [bool(a or b) for a, b in zip(running, waiting, strict=True)]
+    known_running = [count for count, here_now in zip(running, present, strict=True) if here_now and count is not None]
+    known_kv = [ratio for ratio in kv if ratio is not None]
     alone = Window((one,))
     parts = ttft_parts(alone)
     track = server.total(Quantity.RUNNING)

@@ -320,7 +320,7 @@ RULES: Final[tuple[Callable[[Frame], Verdict | None], ...]] = (
     unread, asleep, stuck, idle, frontend, unadmitted, deferred, no_admission, kv, max_num_seqs, token_budget, client,
     power, under_loaded,
 )  # fmt: skip
-SETTLING: Final = frozenset({"kv", "max-num-seqs", "token-budget", "client", "power", "none"})
+SETTLING: Final[frozenset[VerdictLimit]] = frozenset({"kv", "max-num-seqs", "token-budget", "client", "power", "none"})
 
 
 def _queued(frame: Frame) -> Pressure | None:

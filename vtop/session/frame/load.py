@@ -24,7 +24,7 @@ class Quantiles:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Slo:
+class SloAttainment:
     """How many requests kept every bound at once; failed ones are among the judged."""
 
     bounds: tuple[tuple[str, float], ...]  # name (ttft, tpot, e2e), seconds
@@ -82,7 +82,7 @@ class LoadPart:
     cached_tokens: int  # as the answers say, where the server tells
     prefix_hit_tokens: float | None  # growth of the server's counter from the scrape before the phase to the one after
     wrong_length: int  # requests whose prompt the server counted otherwise than asked
-    slo: Slo | None
+    slo: SloAttainment | None
     lag_s: float | None  # of the load's event loop, at worst in the last second
     cpu_ratio: float | None  # of the load process
     limited: str | None  # why the client may be the bottleneck

@@ -45,7 +45,7 @@ class Pressure:
     running_share: float  # scrapes with running requests, of all scrapes
     kv_full_share: float | None  # the next request would not fit into the pool, or KV use >= FULL
     at_max_num_seqs_share: float | None  # running stood at `max_num_seqs`; where they are not on record, at its highest
-    running_median: float | None
+    running_median: float | None  # while anything ran or waited, as the KV account's residents
     running_high: float | None
     waiting_median: float | None
     kv_median_ratio: float | None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Peak:
+class GpuPeak:
     flops_per_s: float
     bytes_per_s: float
 
@@ -59,9 +59,9 @@ _DEVICES: dict[str, tuple[float, float]] = {
 _WORDS = ("NVIDIA ", "Tesla ", "GeForce ")
 
 
-def peak(name: str | None) -> Peak | None:
+def peak(name: str | None) -> GpuPeak | None:
     """None for a GPU whose peaks are not known."""
     for word in _WORDS:
         name = name.removeprefix(word) if name is not None else None
     found = _DEVICES.get(name or "")
-    return Peak(found[0] * 1e12, found[1] * 1e9) if found is not None else None
+    return GpuPeak(found[0] * 1e12, found[1] * 1e9) if found is not None else None

@@ -36,7 +36,7 @@ HALF_DONE: Final = 0.5  # of the prompt of a request in prefill
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class BusyCost:
     """Seconds of a step, and of a prompt token on top."""
 
     step_s: float
@@ -88,7 +88,7 @@ def busy_s(one: ScrapeRange) -> float | None:
     return seconds + rest_s if rest_s is not None else None
 
 
-def cost(one: ScrapeRange) -> Cost | None:
+def cost(one: ScrapeRange) -> BusyCost | None:
     """What a step and a prompt token take in a range; None of too few intervals."""
     found = _intervals(one)
     return _cost(_Work(one, found.idle), found.throughout) if found is not None else None
@@ -196,7 +196,7 @@ def _partly_s(work: _Work, found: Busy) -> float | None:
     return total
 
 
-def _cost(work: _Work, throughout: Sequence[int]) -> Cost | None:
+def _cost(work: _Work, throughout: Sequence[int]) -> BusyCost | None:
     """By the latest intervals that were busy throughout; None of too few."""
     known = [
         (*done, _counted_s(work.server, scrape))
@@ -206,7 +206,7 @@ def _cost(work: _Work, throughout: Sequence[int]) -> Cost | None:
     return fitted(known) if len(known) >= ENOUGH else None
 
 
-def fitted(rows: Sequence[tuple[float, float, float]]) -> Cost:
+def fitted(rows: Sequence[tuple[float, float, float]]) -> BusyCost:
     """Least squares over (steps, prompt tokens, seconds), neither cost below 0."""
     ss, pp = sum(s * s for s, _, _ in rows), sum(p * p for _, p, _ in rows)
     sp = sum(s * p for s, p, _ in rows)
@@ -215,7 +215,7 @@ def fitted(rows: Sequence[tuple[float, float, float]]) -> Cost:
     if turn > 1e-9 * ss * pp:
         step_s, token_s = (st * pp - pt * sp) / turn, (ss * pt - sp * st) / turn
         if step_s >= 0 and token_s >= 0:
-            return Cost(step_s, token_s)
+            return BusyCost(step_s, token_s)
         if step_s < 0:
-            return Cost(0.0, pt / pp)
-    return Cost(st / ss if ss else 0.0, 0.0)
+            return BusyCost(0.0, pt / pp)
+    return BusyCost(st / ss if ss else 0.0, 0.0)

@@ -26,7 +26,7 @@ class Cell:
 
     __slots__ = ("before", "counter", "group", "high", "known", "low", "owner", "raw")
 
-    def __init__(self, group: Group, owner: str) -> None:
+    def __init__(self, group: SeriesGroup, owner: str) -> None:
         self.group = group
         self.low, self.high = group.bounds
         self.owner = owner
@@ -51,7 +51,7 @@ class Cell:
             self.before += self.raw - value
 
 
-class Group:
+class SeriesGroup:
     """The series of one quantity (and part), and the tracks of their total and of each engine."""
 
     __slots__ = (

@@ -18,7 +18,7 @@ from vtop.metrics.series_names import SeriesMeaning
 from vtop.recording import GAP_INTERVALS, Identity, Outage, Scrape, Target
 from vtop.server_kinds import registry
 from vtop.server_kinds.kind import ServerKind
-from vtop.session.history.quantities import Cell, Group, HistogramCell, HistogramGroup, fell_a_little
+from vtop.session.history.quantities import Cell, HistogramCell, HistogramGroup, SeriesGroup, fell_a_little
 from vtop.session.history.tracks import FactTrack, HistogramTrack, Track
 
 PROCESS_START = "process_start_time_seconds"
@@ -84,7 +84,7 @@ class ServerHistory:
         self._cells: dict[str, Cell | None] = {}  # by series; None: vtop does not read it
         self._histogram_cells: dict[str, HistogramCell | None] = {}
         self._parts: dict[Quantity, set[str]] = {}
-        self._groups: dict[tuple[Quantity, str], Group] = {}
+        self._groups: dict[tuple[Quantity, str], SeriesGroup] = {}
         self._histogram_groups: dict[tuple[Quantity, str], HistogramGroup] = {}
         self.broken_since_s: float | None = None  # set while no scrape can be had
         self.model: FactTrack[str | None] = FactTrack()
@@ -128,7 +128,7 @@ class ServerHistory:
         if restarted:
             self.restarts.append(index)
             self._carry(restarted)
-        touched: set[Group] = set()
+        touched: set[SeriesGroup] = set()
         stepped = False
         if scrape.full:
             touched |= self._forget_missing(scrape)
@@ -257,7 +257,7 @@ class ServerHistory:
             if known is not None and ("" in owners or known.owner in owners):
                 known.carry()
 
-    def _forget_missing(self, scrape: Scrape) -> set[Group]:
+    def _forget_missing(self, scrape: Scrape) -> set[SeriesGroup]:
         """A full line lacks a series: from here on it is not known."""
         touched = set()
         for series, cell in self._cells.items():
@@ -306,7 +306,7 @@ class ServerHistory:
         key = (meaning.quantity, self._part(meaning))
         if key not in self._groups:
             counter = meaning.kind is SeriesKind.COUNTER
-            self._groups[key] = Group(
+            self._groups[key] = SeriesGroup(
                 meaning.kind,
                 index,
                 progress=counter and meaning.quantity not in _NOT_THE_ENGINE,

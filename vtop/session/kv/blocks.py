@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Lengths:
+class RequestLengths:
     """Tokens of a request; `exact` when all have the same."""
 
     input: float
@@ -26,7 +26,7 @@ def blocks_of(tokens: float, block: int) -> int:
     return math.ceil(tokens / block - 1e-9)
 
 
-def waste_of(lengths: Lengths, block: int) -> tuple[float, float]:
+def waste_of(lengths: RequestLengths, block: int) -> tuple[float, float]:
     """Tokens of the last block that a request leaves empty: (at its end, on average while it gives its output)."""
     if not lengths.exact:
         return (block - 1) / 2, (block - 1) / 2

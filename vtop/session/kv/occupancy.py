@@ -39,8 +39,8 @@ from vtop.recording import Load
 from vtop.session.frame.kv import Expectation, KvAccount
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.window import ScrapeRange, Window
-from vtop.session.kv.blocks import Lengths, blocks_of, waste_of
-from vtop.session.kv.pool import Pool, pool_at
+from vtop.session.kv.blocks import RequestLengths, blocks_of, waste_of
+from vtop.session.kv.pool import KvPool, pool_at
 from vtop.session.load.client_ttft import FOREIGN_SHARE
 from vtop.session.load.load import LoadHistory
 
@@ -161,19 +161,19 @@ def _close(one: float, other: float) -> bool:
     return abs(one - other) <= SAME * other
 
 
-def _asked(asked: Load) -> Lengths:
+def _asked(asked: Load) -> RequestLengths:
     assert asked.input_tokens is not None
     assert asked.output_tokens is not None
-    return Lengths(float(asked.input_tokens[0]), float(asked.output_tokens[0]), exact=True)
+    return RequestLengths(float(asked.input_tokens[0]), float(asked.output_tokens[0]), exact=True)
 
 
-def _finished(window: Window) -> Lengths | None:
+def _finished(window: Window) -> RequestLengths | None:
     """The means of the requests that finished in the window."""
     prompt = window.mean(Quantity.REQUEST_PROMPT_TOKENS)
     output = window.mean(Quantity.REQUEST_GENERATION_TOKENS)
     if prompt is None or output is None or prompt + output <= 0:
         return None
-    return Lengths(prompt, output, exact=False)
+    return RequestLengths(prompt, output, exact=False)
 
 
 # --- the pool ---------------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def _pool(window: Window, now_s: float) -> tuple[float | None, int | None]:
     return sum(sizes) if sizes and len(sizes) == len(pools) else None, pools[0].block_size if pools else None
 
 
-def _pool_of(one: ScrapeRange, now_s: float) -> Pool:
+def _pool_of(one: ScrapeRange, now_s: float) -> KvPool:
     identity = one.server.identity(now_s)
     return pool_at(one.server, one.last, identity.max_model_len if identity is not None else None)
 
@@ -218,7 +218,7 @@ def _used(window: Window, now_s: float) -> list[float]:
 
 def _expectation(
     concurrency: float | None,
-    lengths: Lengths | None,
+    lengths: RequestLengths | None,
     pool: float | None,
     block: int | None,
     measured: tuple[float, float] | None,

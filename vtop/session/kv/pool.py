@@ -24,7 +24,7 @@ from vtop.session.kv.geometry import bytes_per_token
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class KvPool:
     """The KV pool of one server, as its CACHE_CONFIG series says."""
 
     tokens: float | None  # of all its engines
@@ -34,7 +34,7 @@ class Pool:
     cache_dtype: str | None
 
 
-def pool_at(server: ServerHistory, last: int, max_model_len: int | None) -> Pool:
+def pool_at(server: ServerHistory, last: int, max_model_len: int | None) -> KvPool:
     """The pool as it was on scrape `last`."""
     series_names = server.kind_at(server.t[last]).series
     track = server.labels.get(Quantity.CACHE_CONFIG)
@@ -44,7 +44,7 @@ def pool_at(server: ServerHistory, last: int, max_model_len: int | None) -> Pool
         by_engine[meaning.engine if meaning is not None else ""] = labels_of(series)
     rows = list(by_engine.values())
     if not rows:
-        return Pool(None, None, None, None, None)
+        return KvPool(None, None, None, None, None)
     first, names = rows[0], series_names.pool
     sizes = [size for row in rows if (size := _number(row, names.tokens)) is not None]
     block_size = _number(first, names.block_size)
@@ -57,7 +57,7 @@ def pool_at(server: ServerHistory, last: int, max_model_len: int | None) -> Pool
     if concurrency is None and tokens is not None and max_model_len:
         concurrency = tokens / len(rows) / max_model_len
     caching = first.get(names.prefix_caching)
-    return Pool(
+    return KvPool(
         tokens=tokens,
         block_size=int(block_size) if block_size else None,
         max_concurrency=concurrency,
@@ -70,7 +70,7 @@ def kv(window: Window, now_s: float) -> Kv:
     """The account over all servers: pools and rooms add up, ratios do not."""
     used = window.gauge(Quantity.KV_USED, largest=True)
     ratios: list[float] = []
-    pools: list[Pool] = []
+    pools: list[KvPool] = []
     held: list[float | None] = []
     sizes: list[float | None] = []
     for one in window.answering:
@@ -86,7 +86,7 @@ def kv(window: Window, now_s: float) -> Kv:
         sizes.append(bytes_per_token(shape, mine.cache_dtype) if shape else None)
     tokens = _all(one.tokens for one in pools)
     used_tokens = _all(held)
-    first = pools[0] if pools else Pool(None, None, None, None, None)
+    first = pools[0] if pools else KvPool(None, None, None, None, None)
     per_token = sizes[0] if sizes and len(set(sizes)) == 1 else None
     return Kv(
         used=used,

@@ -39,7 +39,7 @@ _FOR_EVER = 1 << 62
 
 
 @dataclass(slots=True, eq=False)
-class Step:
+class PreemptionStep:
     """Preemptions of one engine on one scrape, as known from one scrape on until another tells of more of the same."""
 
     engine: str
@@ -61,7 +61,7 @@ class _Sign:
     scrape: int
     left: float
     gone_at: float  # that many finished of all: then the victim has long run again
-    step: Step | None = None  # once some of it is confirmed
+    step: PreemptionStep | None = None  # once some of it is confirmed
 
 
 class PreemptionDetector:
@@ -71,7 +71,7 @@ class PreemptionDetector:
     def __init__(self, server: ServerHistory, number: int) -> None:
         self._server = server
         self._number = number
-        self._steps: list[Step] = []
+        self._steps: list[PreemptionStep] = []
         self._known = array("I")  # of each of them
         self._unconfirmed = Track()
         self._signs: dict[str, list[_Sign]] = {}  # by engine, oldest first
@@ -83,7 +83,7 @@ class PreemptionDetector:
 
     # --- as scrapes come ---------------------------------------------------------------------------------------------
 
-    def take(self, scrape: int) -> list[Step]:
+    def take(self, scrape: int) -> list[PreemptionStep]:
         """The steps that the counter confirms on a scrape, which is the latest."""
         server = self._server
         if server.restarts and server.restarts[-1] == scrape:
@@ -97,7 +97,7 @@ class PreemptionDetector:
             if track.scrape[-1] == scrape and len(track.scrape) > 1 and track.value[-1] < track.value[-2]:
                 fell = True
                 self._look(engine, scrape, track.value[-2] - track.value[-1])
-        told: list[Step] = []
+        told: list[PreemptionStep] = []
         for engine, track in self._counted.items():
             if track.scrape[-1] == scrape and scrape:
                 grown = track.grown(scrape - 1, scrape)
@@ -122,9 +122,9 @@ class PreemptionDetector:
             before = running.at(scrape - 1) if running is not None else None
             self._signs.setdefault(engine, []).append(_Sign(scrape, count, self._ends() + (before or 0.0)))
 
-    def _match(self, engine: str, scrape: int, grown: float) -> list[Step]:
+    def _match(self, engine: str, scrape: int, grown: float) -> list[PreemptionStep]:
         """Give what the counter rose by to the oldest signs; the rest to this scrape."""
-        told: list[Step] = []
+        told: list[PreemptionStep] = []
         for sign in self._signs.get(engine, ()):
             share = min(sign.left, grown)
             if share <= 0:
@@ -147,12 +147,12 @@ class PreemptionDetector:
         added: float,
         *,
         dated_by: DatedBy = GAUGES,
-        before: Step | None = None,
-    ) -> Step:
+        before: PreemptionStep | None = None,
+    ) -> PreemptionStep:
         count = added
         if before is not None:
             before.until, count = known, before.count + added
-        step = Step(engine, scrape, known, count, added, dated_by)
+        step = PreemptionStep(engine, scrape, known, count, added, dated_by)
         self._steps.append(step)
         self._known.append(known)
         return step
@@ -171,7 +171,7 @@ class PreemptionDetector:
 
     # --- questions ---------------------------------------------------------------------------------------------------
 
-    def steps(self, first: int, last: int) -> list[Step]:
+    def steps(self, first: int, last: int) -> list[PreemptionStep]:
         """Those of the scrapes after first and up to last, as known on scrape last."""
         begin, end = bisect_right(self._known, first), bisect_right(self._known, last)
         return [one for one in self._steps[begin:end] if one.scrape > first and one.until > last]
@@ -193,7 +193,7 @@ class PreemptionDetector:
                 preemptions += step.added
         return tokens / preemptions if preemptions else None
 
-    def trigger(self, step: Step) -> float:
+    def trigger(self, step: PreemptionStep) -> float:
         """KV use on the scrape before a step; NaN where it is not known."""
         if step.trigger is None:
             track = self._server.engine_tracks(Quantity.KV_USED).get(step.engine)
@@ -201,15 +201,15 @@ class PreemptionDetector:
             step.trigger = before if before is not None else math.nan
         return step.trigger
 
-    def at_s(self, step: Step) -> float:
+    def at_s(self, step: PreemptionStep) -> float:
         return self._server.at_s[step.scrape]
 
-    def event(self, step: Step) -> PreemptionEvent:
+    def event(self, step: PreemptionStep) -> PreemptionEvent:
         if step.event is None:
             step.event = self._event(step)
         return step.event
 
-    def _event(self, step: Step) -> PreemptionEvent:
+    def _event(self, step: PreemptionStep) -> PreemptionEvent:
         """From the tracks up to the step's scrape."""
         engine, scrape = step.engine, step.scrape
         kv = self._pair(Quantity.KV_USED, engine, scrape)
@@ -231,7 +231,7 @@ class PreemptionDetector:
             waiting_after=waiting[1],
         )
 
-    def _each_held(self, step: Step) -> float:
+    def _each_held(self, step: PreemptionStep) -> float:
         if step.held is None:
             event, tokens = self.event(step), self._pool_tokens(step.scrape)
             if event.freed_tokens is not None:

@@ -34,7 +34,7 @@ from vtop.session.history.ttft_parts import ttft_parts
 from vtop.session.history.window import Window, between
 from vtop.session.load.client_ttft import own_ttft
 from vtop.session.load.load import LoadHistory
-from vtop.session.load.phase import Phase
+from vtop.session.load.phase import LoadPhase
 
 FAR: Final = 4.0
 ENOUGH: Final = 30  # finished requests, for a slope to be laid through them
@@ -56,7 +56,7 @@ class LoadScaling:
                 found.append((phase.state(now_s)[0], self._row(number, phase, now_s)))
         return found
 
-    def _row(self, number: int, phase: Phase, now_s: float) -> PhaseParts:
+    def _row(self, number: int, phase: LoadPhase, now_s: float) -> PhaseParts:
         since_t, row = self._over.get(number, (math.inf, None))
         if row is not None and now_s >= since_t:
             return row

@@ -14,7 +14,7 @@ from itertools import accumulate
 from vtop.metrics.histogram import Histogram
 from vtop.metrics.quantity import Quantity
 from vtop.session.history.window import Window
-from vtop.session.load.exact_histogram import Spread
+from vtop.session.load.exact_histogram import ExactHistogram
 from vtop.session.load.load import LoadHistory
 
 POINTS = 200  # of an exact curve, at most
@@ -46,7 +46,7 @@ def of_window(window: Window) -> tuple[Distribution, ...]:
     return tuple(_bucketed(name, one) for name, one in found if one is not None and one.count > 0)
 
 
-def _exact(name: str, spread: Spread) -> Distribution:
+def _exact(name: str, spread: ExactHistogram) -> Distribution:
     return Distribution(
         name, "own requests", spread.n + spread.failed, tuple(spread.curve(POINTS)), tuple(spread.tail(POINTS))
     )

@@ -17,7 +17,7 @@ from vtop.samples import nearest_rank, samples_needed
 MEDIAN = 0.5
 
 
-class Spread:
+class ExactHistogram:
     """Counts per microsecond. Adding is cheap; asking sorts what is new."""
 
     __slots__ = ("_below", "_counts", "_keys", "failed", "n", "total_us")

@@ -12,11 +12,11 @@ from bisect import bisect_left, bisect_right
 from vtop import units
 from vtop.recording import Host, Load, Request
 from vtop.recording.vocabulary import LOAD_SHAPES, known
-from vtop.session.frame.load import LoadPart, Quantiles, Slo
+from vtop.session.frame.load import LoadPart, Quantiles, SloAttainment
 from vtop.session.load.client_ttft import Answered
-from vtop.session.load.exact_histogram import Spread
-from vtop.session.load.phase import Phase
-from vtop.session.load.request_stats import Seen
+from vtop.session.load.exact_histogram import ExactHistogram
+from vtop.session.load.phase import LoadPhase
+from vtop.session.load.request_stats import RequestStats
 
 ASKED = (0.5, 0.9, 0.99, 0.999, 0.9999, 0.95)
 RECENT_S = 10.0  # the actual rate is that of this stretch
@@ -31,7 +31,7 @@ class LoadHistory:
     """All phases of vtop's own load so far."""
 
     def __init__(self) -> None:
-        self.phases: dict[int, Phase] = {}
+        self.phases: dict[int, LoadPhase] = {}
         self.answered: dict[int, Answered] = {}  # by server
         self._server: int | None = None  # of the latest phase
         self._trials: list[Request] = []  # before the first phase tells on which server
@@ -43,7 +43,7 @@ class LoadHistory:
     def apply_load(self, load: Load) -> None:
         phase = self.phases.get(load.phase)
         if phase is None:
-            self.phases[load.phase] = Phase(load)
+            self.phases[load.phase] = LoadPhase(load)
             self._server = load.server
             for trial in self._trials:
                 self._answer(load.t, load.server, trial)
@@ -85,7 +85,7 @@ class LoadHistory:
         self.hosts_t.append(host.t)
         self.hosts.append(host)
 
-    def latest(self, now_s: float) -> Phase | None:
+    def latest(self, now_s: float) -> LoadPhase | None:
         """The phase that runs at an instant, or the last one that ran; None when there is no load."""
         return next((phase for phase in reversed(self.phases.values()) if phase.begin.t <= now_s), None)
 
@@ -195,7 +195,7 @@ class LoadHistory:
             total_per_s=_total_per_s(phase, seen, now_s),
         )
 
-    def seen(self, number: int, now_s: float) -> Seen | None:
+    def seen(self, number: int, now_s: float) -> RequestStats | None:
         """What the requests of a phase add up to at an instant; None before it began."""
         phase = self.phases.get(number)
         return phase.seen(now_s) if phase is not None and phase.begin.t <= now_s else None
@@ -212,24 +212,24 @@ def target_words(load: Load) -> str:
     return f"{load.rate_per_s:g} requests/s" if load.rate_per_s is not None else load.spec
 
 
-def ended_words(load: Load, seen: Seen) -> str:
+def ended_words(load: Load, seen: RequestStats) -> str:
     """How a phase ended: phase 2 ended: done · 44 of 91 failed."""
     said = f"phase {load.phase + 1} ended: {load.reason or 'done'}"
     return f"{said} · {units.count(seen.failed)} of {units.count(seen.over)} failed" if seen.failed else said
 
 
-def _failed_detail(seen: Seen) -> str | None:
+def _failed_detail(seen: RequestStats) -> str | None:
     for error, _ in seen.errors.most_common(1):
         words = " ".join(seen.said.get(error, "").split())
         return (words if len(words) <= DETAIL else words[: DETAIL - 1] + "…") or None
     return None
 
 
-def _quantiles(spread: Spread) -> Quantiles:
+def _quantiles(spread: ExactHistogram) -> Quantiles:
     return Quantiles(spread.n, spread.failed, spread.mean_s, *spread.quantiles(ASKED))
 
 
-def _total_per_s(phase: Phase, seen: Seen, now_s: float) -> float | None:
+def _total_per_s(phase: LoadPhase, seen: RequestStats, now_s: float) -> float | None:
     """Prompt and output tokens a second: a request brings its prompt when it ends."""
     output_per_s, ended_per_s = phase.output_per_s(now_s), phase.ended_per_s(now_s)
     if output_per_s is None or ended_per_s is None or not seen.with_prompt:
@@ -237,7 +237,7 @@ def _total_per_s(phase: Phase, seen: Seen, now_s: float) -> float | None:
     return output_per_s + ended_per_s * seen.prompt_tokens / seen.with_prompt
 
 
-def _recent_rate(phase: Phase, now_s: float) -> float | None:
+def _recent_rate(phase: LoadPhase, now_s: float) -> float | None:
     sent = bisect_right(phase.sent_t, now_s)
     span_s = min(RECENT_S, now_s - phase.begin.t)
     if span_s < 1.0:
@@ -264,12 +264,12 @@ def _progress(
     return max(ratios, default=None), min(lefts, default=None)
 
 
-def _slo(phase: Phase, seen: Seen, elapsed_s: float) -> Slo | None:
+def _slo(phase: LoadPhase, seen: RequestStats, elapsed_s: float) -> SloAttainment | None:
     bounds = phase.begin.slo
     if not bounds:
         return None
     per_s = 1.0 / elapsed_s if elapsed_s > 0 else None
-    return Slo(
+    return SloAttainment(
         bounds=tuple(sorted(bounds.items())),
         judged=seen.judged,
         good=seen.good,
@@ -281,7 +281,7 @@ def _slo(phase: Phase, seen: Seen, elapsed_s: float) -> Slo | None:
     )
 
 
-def _costs(seen: Seen, late_p99_s: float | None, host: Host | None) -> bool:
+def _costs(seen: RequestStats, late_p99_s: float | None, host: Host | None) -> bool:
     """Whether a client that is limited changes what the requests see by more than a little."""
     busy = host is not None and (host.load_cpu_ratio or 0.0) > BUSY_RATIO
     late = host is not None and (host.load_lag_max_s or 0.0) > LAG_S
@@ -289,7 +289,7 @@ def _costs(seen: Seen, late_p99_s: float | None, host: Host | None) -> bool:
     return bool(seen.limits) or busy or late or ttft_s is None or (late_p99_s or 0.0) >= COSTLY * ttft_s
 
 
-def _limited(target: Load, seen: Seen, late_p99_s: float | None, host: Host | None) -> str | None:
+def _limited(target: Load, seen: RequestStats, late_p99_s: float | None, host: Host | None) -> str | None:
     """Why the numbers may be the client's rather than the server's."""
     if seen.limits:
         return f"{seen.limits} failed here: {seen.limit or 'a limit of this machine'}"

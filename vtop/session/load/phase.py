@@ -10,12 +10,12 @@ from vtop.recording import Load, Request
 from vtop.session.frame.vocabulary import OutputOver
 from vtop.session.load.closed_loop import Round, requests_per_s, rounds, tokens_per_s
 from vtop.session.load.compact_requests import Ended
-from vtop.session.load.request_stats import Seen
+from vtop.session.load.request_stats import RequestStats
 from vtop.session.load.throughput import whole_ended_per_s, whole_output_per_s, whole_span
 
 
 @dataclass(slots=True)
-class Phase:
+class LoadPhase:
     """One phase so far: its lines in the order they were written, each list with the t of its lines."""
 
     begin: Load
@@ -27,7 +27,7 @@ class Phase:
     first_t: array[float] = field(default_factory=lambda: array("d"))
     end_t: array[float] = field(default_factory=lambda: array("d"))
     ended: Ended = field(default_factory=Ended)
-    _seen: Seen = field(default_factory=Seen)  # up to the latest instant asked about
+    _seen: RequestStats = field(default_factory=RequestStats)  # up to the latest instant asked about
     _rounds: tuple[int, tuple[Round, ...]] = (0, ())  # of so many requests that ended
 
     def steady(self, end: Load) -> tuple[float, float]:
@@ -120,11 +120,11 @@ class Phase:
                     latest = change
         return latest, end
 
-    def seen(self, now_s: float) -> Seen:
+    def seen(self, now_s: float) -> RequestStats:
         """What its requests add up to at an instant; later ones are cheap to ask for, an earlier one starts anew."""
         sent, ended = bisect_right(self.sent_t, now_s), bisect_right(self.end_t, now_s)
         if self._seen.sent > sent or self._seen.ended > ended:
-            self._seen = Seen()
+            self._seen = RequestStats()
         seen = self._seen
         for k in range(seen.sent, sent):
             if not self.sent_warmup[k]:

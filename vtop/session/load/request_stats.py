@@ -13,22 +13,22 @@ from typing import Final
 
 from vtop.recording import Request
 from vtop.recording.vocabulary import ERROR_CLASSES, ErrorClass, known
-from vtop.session.load.exact_histogram import Spread
+from vtop.session.load.exact_histogram import ExactHistogram
 from vtop.session.load.request_latency import latency_of
-from vtop.session.load.token_timeline import SLICE_US, Slices
+from vtop.session.load.token_timeline import SLICE_US, TokenTimeline
 
 UNFINISHED: Final = "cancelled_at_end"
 CLIENT_LIMIT: Final = "client_limit"  # a request that this machine could not send
 
 
-class Seen:
+class RequestStats:
     """Sums over some requests, `sent` and `ended` say how many; `take` adds one that ended."""
 
     def __init__(self) -> None:
         self.sent = self.ended = 0
-        self.late = Spread()
-        self.service, self.response = Spread(), Spread()
-        self.itl, self.tpot, self.e2e = Spread(), Spread(), Spread()
+        self.late = ExactHistogram()
+        self.service, self.response = ExactHistogram(), ExactHistogram()
+        self.itl, self.tpot, self.e2e = ExactHistogram(), ExactHistogram(), ExactHistogram()
         self.errors: Counter[ErrorClass] = Counter()
         self.said: dict[str, str] = {}  # what the first error of a class says, that says anything
         self.closed = 0  # that were sent and ended, warm-up included
@@ -37,7 +37,7 @@ class Seen:
         self.output_tokens = self.good_tokens = 0
         self.prompt_tokens = self.with_prompt = 0  # of the answered whose prompt is known, and how many
         self.broken: Counter[str] = Counter()  # bounds of the service level, by answered requests
-        self.tokens_in = Slices()  # output tokens by slice of the session, warm-up included
+        self.tokens_in = TokenTimeline()  # output tokens by slice of the session, warm-up included
         self.unfinished = 0  # broken off by vtop
         self.limits = 0  # that met a limit of this machine, warm-up included
         self.limit: str | None = None  # the first of these, in words
@@ -130,9 +130,9 @@ class Seen:
                 self.itl.add_us(round(us / tokens), tokens)
 
 
-def seen_of(requests: Iterable[Request], slo: dict[str, float] | None) -> Seen:
+def seen_of(requests: Iterable[Request], slo: dict[str, float] | None) -> RequestStats:
     """What some ended requests add up to, as those of a phase do."""
-    seen = Seen()
+    seen = RequestStats()
     for request in requests:
         seen.take(request, slo)
     return seen

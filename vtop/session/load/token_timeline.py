@@ -9,7 +9,7 @@ PER_S = 10
 SLICE_US = 1_000_000 // PER_S
 
 
-class Slices:
+class TokenTimeline:
     """How many in each slice of the session: a day of slices is a megabyte, and a stray instant costs one block."""
 
     __slots__ = ("_blocks",)

@@ -46,7 +46,7 @@ _LOOK = 30  # scrapes for the nearest one without a prompt in mid-prefill
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _RunPart:
     """One stretch of one run of one server."""
 
     costs: WriteCost | None
@@ -56,9 +56,9 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class _Server:
-    window: Sequence[_Part]
-    ever: Sequence[_Part]
+class _ServerPart:
+    window: Sequence[_RunPart]
+    ever: Sequence[_RunPart]
     kv_window: float
     kv_ever: float | None  # None: not known
     flops: float | None
@@ -118,7 +118,7 @@ def time_ratio(clock: WallClock) -> float | None:
     return clock.recompute_s / busy_s if busy_s > 0 else None
 
 
-def _server(one: ScrapeRange, now_s: float, detector: PreemptionDetector, fit: WriteFit) -> _Server:
+def _server(one: ScrapeRange, now_s: float, detector: PreemptionDetector, fit: WriteFit) -> _ServerPart:
     server, last = one.server, one.last
     costs = {begin: write_cost_of(one, begin, end, now_s=now_s, fit=fit) for begin, end in runs(server, 0, last)}
     any_so_far = bool(preempted(server, 0, last) or detector.unconfirmed(last))
@@ -130,7 +130,7 @@ def _server(one: ScrapeRange, now_s: float, detector: PreemptionDetector, fit: W
     ]
     known = [part for part in ever if part is not None]
     count = preempted(server, 0, last)
-    return _Server(
+    return _ServerPart(
         window=[part for part in within if part is not None],
         ever=known,
         kv_window=_released(server, detector, one.first, last) or 0.0,
@@ -147,19 +147,19 @@ def runs(server: ServerHistory, first: int, last: int) -> list[tuple[int, int]]:
     return list(zip([first, *cuts], [*cuts, last], strict=True))
 
 
-def _part(server: ServerHistory, first: int, last: int, costs: WriteCost | None, preemptions: bool) -> _Part | None:
+def _part(server: ServerHistory, first: int, last: int, costs: WriteCost | None, preemptions: bool) -> _RunPart | None:
     work = needed(server, first, last)
     if work is None:
         return None
     written = server.total(Quantity.WRITE_BYTES)
     grown = written.grown(first, last) if written is not None else None
     if not grown and not work.least:
-        return _Part(costs, work, 0.0, 0.0)
+        return _RunPart(costs, work, 0.0, 0.0)
     if written is None or grown is None or costs is None:
-        return _Part(costs, work, None, None)
+        return _RunPart(costs, work, None, None)
     executed = costs.executed(grown, work.rows, counter=written.at(last) or 0.0)
     tokens = max(0.0, executed - work.least - work.rejected) if preemptions else 0.0
-    return _Part(costs, work, executed, tokens)
+    return _RunPart(costs, work, executed, tokens)
 
 
 def _without_writes(server: ServerHistory, last: int) -> bool:
@@ -186,7 +186,7 @@ def _released(server: ServerHistory, detector: PreemptionDetector, first: int, l
 
 
 def _by_flops(
-    server: ServerHistory, cuts: Sequence[tuple[int, int]], parts: Sequence[_Part], preemptions: float
+    server: ServerHistory, cuts: Sequence[tuple[int, int]], parts: Sequence[_RunPart], preemptions: float
 ) -> float | None:
     track = server.total(Quantity.FLOPS)
     if track is None or len(cuts) != 1 or len(parts) != 1:
@@ -206,7 +206,9 @@ def _by_flops(
     return (math.sqrt(price.token_flops**2 + 4 * square * rest) - price.token_flops) / (2 * square)
 
 
-def _unsettled(server: ServerHistory, cuts: Sequence[tuple[int, int]], parts: Sequence[_Part], now_s: float) -> float:
+def _unsettled(
+    server: ServerHistory, cuts: Sequence[tuple[int, int]], parts: Sequence[_RunPart], now_s: float
+) -> float:
     """Tokens of prompts in mid-prefill at the ends of the runs, at most."""
     begun = sum(part.needed.first_tokens for part in parts)
     prompt = sum(part.needed.prompt for part in parts)
