@@ -66,7 +66,9 @@ def test_a_gpu_whose_processes_are_not_known_counts_nowhere_where_another_serves
     report = of_session(session, "two")
     frame = session.frame(session.end_s, View(columns=columns_for(120)))
     assert (frame.gpus.power_w, frame.gpus.power_limit_w, frame.gpus.counted) == (690.0, 700.0, 1)
-    assert "up to 690 W of 700 W" in frame.verdict.sentence
+    shown = "".join(text for row in screen(frame, 120, 40, theme.load("dark")) for text, *_ in row)
+    assert "690 W" in shown
+    assert "1,380 W" not in shown + frame.verdict.sentence
     assert frame.roofline.gpu == "NVIDIA H200"
     assert report.run is not None
     assert report.run.power_w.mean == 690.0

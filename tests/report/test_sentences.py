@@ -37,8 +37,8 @@ def test_a_wrong_number_is_no_value() -> None:
     explained = bench().Explained(report_of("overload_loaded"))
     (right,) = explained.claims("finding", "98.8 % of it is queueing.")
     (wrong,) = explained.claims("finding", "97.9 % of it is queueing.")
-    assert right.path == "run.queue_of_ttft_ratio"
-    assert wrong.path != "run.queue_of_ttft_ratio"
+    assert str(right.path).endswith("queue_of_ttft_ratio")
+    assert not str(wrong.path).endswith("queue_of_ttft_ratio")
     assert explained.path("51.3 s") is None
 
 

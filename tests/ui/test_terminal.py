@@ -104,7 +104,8 @@ def test_a_fault_in_a_worker_puts_the_terminal_back_and_closes_the_recording(tmp
 
 def test_a_fault_in_a_source_is_told_after_the_screen_and_the_session_goes_on(tmp_path: Path) -> None:
     with Terminal([sys.executable, "-c", FAULT_IN_A_SOURCE, *LIVE[len(VTOP) :]], folder=tmp_path) as terminal:
-        terminal.until(b"try 2")  # the next tick asks again
+        terminal.until(b"itself failed")
+        terminal.until(b"rec 0:03")  # the next ticks ask again
         terminal.press(b"m")
         terminal.until(b"mark")
         terminal.press(b"q")
@@ -113,6 +114,7 @@ def test_a_fault_in_a_source_is_told_after_the_screen_and_the_session_goes_on(tm
     assert b"Traceback" not in screen
     assert b"Traceback" not in after
     assert b"vtop itself failed reading what the server answered (RuntimeError in " in after
+    assert (tmp_path / "session.jsonl").read_bytes().count(b'"reason":"fault"') >= 2
     assert isinstance(last(tmp_path / "session.jsonl"), End)
 
 
