@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 LOG_LIMIT_BYTES: Final = 1 << 20  # then it becomes faults.log.1, and a new one begins
+_PACKAGE: Final = f"{Path(__file__).parent}{os.sep}"
 _MOST: Final = 100  # different faults of a process
 
 told: list[str] = []  # the lines of this process so far, each fault once; VtopGroup turns them into an exit code
@@ -52,7 +53,7 @@ def _innermost(error: BaseException) -> BaseException:
 def _place(error: BaseException) -> str:
     """The last line of vtop's own that it passed: server.py:87."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if f"{os.sep}vtop{os.sep}" in frame.filename] or frames
+    own = [frame for frame in frames if frame.filename.startswith(_PACKAGE)] or frames
     return f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else "an unknown place"
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
+from tests.cli.vtop import runner
 from tests.ui.screens import ROOT
 from vtop.access import Access
 from vtop.cli import main
@@ -82,7 +82,7 @@ def test_no_verb_lets_anything_harmful_through(
     monkeypatch.chdir(tmp_path)
     out = str(tmp_path / "b\x1b[2J.jsonl")
     said = [word.replace("FILE", str(hostile)).replace("OUT", out) for word in words.split(" ")]
-    result = CliRunner().invoke(main, said)
+    result = runner().invoke(main, said)
     assert result.exit_code in (0, 1, 2, 3), result.output
     assert not harmful(result.stdout + result.stderr)
     assert result.stdout or result.stderr
@@ -96,7 +96,7 @@ def test_a_text_that_a_spreadsheet_would_run_is_no_formula(hostile: Path, tmp_pa
     for sign in "=+-@\t\r":
         live.append(Mark(text=f"{sign}cmd|' /C calc'!A0"))
     live.close("quit")
-    assert CliRunner().invoke(main, ["export", str(path), "--to", "csv", "-o", f"{tmp_path}/"]).exit_code == 0
+    assert runner().invoke(main, ["export", str(path), "--to", "csv", "-o", f"{tmp_path}/"]).exit_code == 0
     import csv
 
     rows = list(csv.reader(io.StringIO((tmp_path / "events.csv").read_text(encoding="utf-8"), newline="")))
