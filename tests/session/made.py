@@ -19,7 +19,7 @@ RECORDINGS = sorted((Path(__file__).parents[2] / "recordings").glob("*.jsonl*"))
 SMALL = sorted((Path(__file__).parents[1] / "recordings").glob("*.jsonl*"))
 
 # numbers of a frame that say on which side of another they lie
-SIGNED = frozenset({"peak_error_ratio", "mean_error_ratio", "residual_ratio", "slope_per_s"})
+SIGNED = frozenset({"peak_error_ratio", "mean_error_ratio", "residual_ratio", "apart_ratio", "slope_per_s"})
 
 TTFT_LE = (0.01, 0.1, 1.0, 10.0)
 SLOW_LE = (0.3, 1.0, 60.0)  # of queue, prefill, decode, inference and e2e
