@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import argparse
 import time
-from statistics import median
+from collections.abc import Callable
+from statistics import fmean, median
 
 import numpy as np
 
@@ -41,12 +42,17 @@ def attained(rate_per_s: float, seed: int, requests: int, warm: int) -> float:
     return float(np.mean((end_s - arrival_s <= SLO_S)[warm:]))
 
 
-def threshold(low: float, high: float, kept: object) -> float:
+def threshold(low: float, high: float, kept: Callable[[float], bool]) -> float:
     """The rate at which `kept(rate)` ceases."""
     for _ in range(24):
         middle = (low + high) / 2
-        low, high = (middle, high) if kept(middle) else (low, middle)  # type: ignore[operator]
+        low, high = (middle, high) if kept(middle) else (low, middle)
     return low
+
+
+def floor_of(seeds: tuple[int, ...], requests: int, warm: int) -> float:
+    """The rate at which the lowest of these runs ceases to keep the target."""
+    return threshold(5.0, 18.0, lambda rate: min(attained(rate, one, requests, warm) for one in seeds) >= TARGET)
 
 
 def searched(plan: Plan, warm: int) -> tuple[Search, int]:
@@ -68,7 +74,7 @@ def main() -> None:
     parser.add_argument("--searches", type=int, default=200)
     many = parser.parse_args().searches
     true = threshold(
-        10.0, 18.0, lambda rate: np.mean([attained(rate, 900_000 + k, 1_000_000, 10_000) for k in range(4)]) >= TARGET
+        10.0, 18.0, lambda rate: fmean(attained(rate, 900_000 + k, 1_000_000, 10_000) for k in range(4)) >= TARGET
     )
     print(f"true long-run capacity {true:.3f} requests/s")
     print("| rule | N | n | holds | undecided | bracket | requests |")
@@ -81,10 +87,7 @@ def main() -> None:
             search, sent = searched(plan, warm)
             now = search.bracket()
             low, high = now.passes_per_s or 0.0, now.fails_per_s or np.inf
-            if rule == "floor":
-                of = threshold(5.0, 18.0, lambda rate: min(attained(rate, s, requests, warm) for s in seeds) >= TARGET)  # noqa: B023
-            else:
-                of = true
+            of = floor_of(seeds, requests, warm) if rule == "floor" else true
             holds += low <= of <= high
             undecided += now.end == "undecided"
             widths.append(high / low - 1)

@@ -88,7 +88,7 @@ def _give_up_what_nobody_reads() -> None:
 @look_options
 @load_options
 @click.option("--record", "record_to", type=click.Path(path_type=Path, dir_okay=False), help="Record to FILE.")
-@click.option("--once", is_flag=True, help="Two scrapes, one JSON document (with --json), and out.")
+@click.option("--once", is_flag=True, help="Two scrapes, the screen as text (or --json), and out.")
 @click.option("--json", "as_json", is_flag=True, help="With --once: the frame as JSON on stdout.")
 @click.version_option(__version__, message="vtop %(version)s")
 @click.pass_context

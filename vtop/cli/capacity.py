@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from vtop import units
 from vtop.cli.common import attached, echo, form_of, servers_of
 from vtop.cli.load import consent, controller_of
 from vtop.cli.options import NumberParam, Seconds, server_options
-from vtop.cli.plan_options import FORMATS, Share
+from vtop.cli.plan_options import FORMATS, Share, output_options
 from vtop.cli.plan_source import show
 from vtop.errors import VtopError
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from vtop.plan.capacity import Next, RunResult, Search
 
 SETTLE_S = 2.0  # between runs, so that none meets the backlog of the one before
-PROFILE = "h200-qwen2.5-7b"
 
 
 @click.command()
@@ -54,8 +52,7 @@ PROFILE = "h200-qwen2.5-7b"
 @click.option(
     "--record", "record_to", type=click.Path(path_type=Path, dir_okay=False), help="All runs, as a recording."
 )
-@click.option("--format", "form", type=click.Choice(["txt", "json", "md", "html"]), help="[by the ending of -o]")
-@click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), help="Where to. [stdout]")
+@output_options
 def capacity(*, form: str | None, output: Path | None, record_to: Path | None, **asked: Any) -> None:
     """How many requests a second keep a service level, when they come by themselves?
 
@@ -143,7 +140,7 @@ def _measure(search: Search, like: PlannedPhase, bounds: Bounds, asked: dict[str
                 requests.append(event)
 
     def run(one: Next) -> RunResult:
-        done.append(replace(phase_of(like, one), warmup=like.warmup))
+        done.append(phase_of(like, one))
         controller = controller_of(asked, servers, recording, attachment.began_s, tuple(done), first=len(done) - 1)
         controller.start()
         try:

@@ -28,8 +28,6 @@ def view_of(look: dict[str, Any], *, document: bool = False) -> dict[str, Any]:
 
     A `document` has the same theme whatever the terminal can show.
     """
-    import os
-
     from vtop.cli.terminal import is_ascii, theme_for
     from vtop.draw.layout import body
     from vtop.draw.theme import load
@@ -124,8 +122,6 @@ def need_terminal(instead: str) -> None:
 
 def no_terminal() -> str | None:
     """What there is instead of a terminal that a screen can be drawn on; None where there is one."""
-    import os
-
     for name, stream in (("stdin", sys.stdin), ("stdout", sys.stdout), ("stderr", sys.stderr)):
         if stream is None or not stream.isatty():  # the screen is drawn on stderr
             return f", and {name} is none"

@@ -225,7 +225,7 @@ class Search:
 
 
 def half_of(values: Sequence[float]) -> float | None:
-    """Half of the two-sided 99 % interval of the mean; of equal values the least share that a run can tell apart."""
+    """Half of the two-sided 99 % interval of the mean; None of fewer than two."""
     if len(values) < 2:
         return None
     t = _T99[len(values) - 2] if len(values) - 2 < len(_T99) else 2.576 + 5.5 / (len(values) - 1)

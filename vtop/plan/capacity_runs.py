@@ -10,9 +10,8 @@ from dataclasses import replace
 
 from vtop.engine.core.engine import Engine
 from vtop.engine.core.flags import Flags
-from vtop.engine.core.step import StepOutcome
 from vtop.engine.fit.profile import Profile
-from vtop.engine.runs.measured import Bounds
+from vtop.engine.runs.measured import Bounds, Levels
 from vtop.engine.runs.measured import latency_of as simulated_latency_of
 from vtop.engine.runs.replay import Ask, ReplayLoad, replay
 from vtop.load.workload.arrivals import due_times, lengths
@@ -22,6 +21,7 @@ from vtop.plan.capacity import Next, RunResult
 from vtop.recording import Request
 from vtop.session.frame.frame import Frame, View
 from vtop.session.load.request_latency import RequestLatency, latency_of
+from vtop.session.load.request_stats import UNFINISHED
 from vtop.session.session import Session
 
 WARM_CACHE = 0.05  # of the prompt tokens from the prefix cache where none were meant to be shared
@@ -41,8 +41,8 @@ def simulated(run: Next, like: PlannedPhase, flags: Flags, profile: Profile, bou
         prompt, output = lengths(phase, k)
         asks.append(Ask(prompt or 1, output or 1, due_s=at_s))
     engine = Engine(flags, profile.timing, profile.frontend, profile.shape)
-    peaks = _Peaks(engine)
-    done = replay(ReplayLoad(tuple(asks), seed=run.seed), engine, peaks)
+    levels = Levels(engine)
+    done = replay(ReplayLoad(tuple(asks), seed=run.seed), engine, levels)
     counted = [one for one in done.requests if one.id >= phase.warmup]
     outcomes: list[RequestLatency | str] = [simulated_latency_of(one) for one in counted]
     outcomes += [ERROR] * done.refused
@@ -56,8 +56,8 @@ def simulated(run: Next, like: PlannedPhase, flags: Flags, profile: Profile, bou
         open_at_last=sum((one.answered_s or 0.0) > last_s for one in counted),
         drain_s=max(0.0, max((one.answered_s or 0.0 for one in counted), default=last_s) - last_s),
         preemptions=float(done.preemptions),
-        waiting_peak=float(peaks.waiting),
-        kv_peak_ratio=peaks.kv_ratio,
+        waiting_peak=float(levels.most_waiting),
+        kv_peak_ratio=levels.most_kv_ratio,
         hold=run.hold,
     )
 
@@ -89,7 +89,7 @@ def measured(run: Next, session: Session, requests: Iterable[Request], index: in
 
 def _outcome(request: Request) -> RequestLatency | str:
     if request.error is not None:
-        return {"timeout": TIMEOUT, "unfinished": OPEN, "cancelled": OPEN}.get(request.error, ERROR)
+        return {"timeout": TIMEOUT, UNFINISHED: OPEN}.get(request.error, ERROR)
     took = latency_of(request)
     return took if took.ttft_s is not None and took.e2e_s is not None else ERROR
 
@@ -112,17 +112,3 @@ def _why_not(frame: Frame, session: Session, begin_s: float, counted: int) -> st
 
 def _rate(due_s: Sequence[float]) -> float:
     return (len(due_s) - 1) / (due_s[-1] - due_s[0]) if len(due_s) > 1 and due_s[-1] > due_s[0] else 0.0
-
-
-class _Peaks:
-    """Watches a replay: how many waited at most, and how full the pool was."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.waiting = 0
-        self.kv_ratio = 0.0
-
-    def __call__(self, outcome: StepOutcome) -> None:
-        scheduler = self._engine.scheduler
-        self.waiting = max(self.waiting, len(scheduler.waiting))
-        self.kv_ratio = max(self.kv_ratio, scheduler.pool.usage_ratio)

@@ -100,7 +100,8 @@ class Levels:
         self._now = (0, 0, 0.0)
         self._scraped_s = scraped_s
         self._scrapes = 0
-        self.most_running = 0
+        self.most_running = self.most_waiting = 0
+        self.most_kv_ratio = 0.0
 
     def __call__(self, outcome: StepOutcome) -> None:
         """After a step, as vLLM sets its gauges; they hold until the next."""
@@ -109,6 +110,8 @@ class Levels:
         running = len(scheduler.running)
         self._now = running, len(scheduler.waiting), scheduler.pool.usage_ratio
         self.most_running = max(self.most_running, running)
+        self.most_waiting = max(self.most_waiting, self._now[1])
+        self.most_kv_ratio = max(self.most_kv_ratio, self._now[2])
 
     def _hold(self, until_s: float) -> None:
         sums, now = self._sums, self._now
