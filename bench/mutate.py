@@ -158,7 +158,7 @@ def commands(rng: random.Random) -> Iterator[bytes]:
         "cut overload --from 0:30 --to 1:00 -o X",
         "export overload --to csv -o X/",
         "compare sweep_c64 sweep_c64 --fail-over 5%",
-        "record --url :1 --for 0.1 --no-gpu -o X",
+        "record --url :1 --no-gpu -o X --for 0.1",
         "merge overload -o X --force",
         "load c=4 in=8 --slo ttft=1s --help",
         "sweep --concurrency 1..4 --with n=4 --help",
@@ -187,9 +187,13 @@ def commands(rng: random.Random) -> Iterator[bytes]:
         try:
             while True:
                 words = rng.choice(known).split(" ")
+                end = next((words[at:] for at in range(len(words)) if words[at] in ("--for", "--help")), [])
+                words = words[: len(words) - len(end)]
                 for _ in range(rng.choice((0, 1, 1, 2))):
                     at = rng.randrange(1, len(words) + 1)
                     words[at : at + rng.randrange(2)] = [rng.choice(odd)] if rng.random() < 0.8 else []
+                # a load or a recording waits for its server for ever: what ends it is never taken away
+                words = [word for word in words if word != "--" or not end] + end
                 yield repr(words).encode("utf-8", "replace")
                 result = CliRunner().invoke(vtop, words)
                 if result.exit_code not in (0, 1, 2, 3, 130) or result.exception not in (
