@@ -29,10 +29,10 @@ from vtop.recording import GAP_INTERVALS, AnyEvent, FileRecording, Load, Target,
 from vtop.recording.merge_gpus import Devices
 from vtop.report.compare.compared_numbers import BY_NAME
 from vtop.report.compare.compared_phase import FoundDifference, _difference
-from vtop.report.compare.noise import StandardError, student
+from vtop.report.compare.noise import StandardError
 from vtop.report.findings.validity import checks
 from vtop.report.model import of_session
-from vtop.samples import nearest_rank
+from vtop.samples import nearest_rank, student
 from vtop.session.frame.frame import View
 from vtop.session.history.gpus import GpuHistory
 from vtop.session.history.sampling import _rank

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from vtop.errors import VtopError
-from vtop.plan.attainment import ERROR, OPEN, TIMEOUT, attainment, interval, nearest_rank, together
+from vtop.plan.attainment import ERROR, OPEN, TIMEOUT, attainment, together
 from vtop.plan.queueing import FAIL, PASS, Queue, Rate, Services, answer, usual_rates
 from vtop.session.load.request_latency import RequestLatency
 
@@ -160,10 +160,5 @@ def test_runs_are_the_observations_of_the_interval() -> None:
     runs = together([0.90, 0.92, 0.94], 1_000)
     assert (runs.floor_ratio, runs.highest_ratio) == (0.90, 0.94)
     assert runs.mean_ratio == pytest.approx(0.92)
-    assert runs.interval_ratio == pytest.approx(4.303 * 0.02 / math.sqrt(3))
-    assert interval([0.9]) is None
-
-
-@pytest.mark.parametrize(("share", "value"), [(0.5, 5), (0.95, 10), (0.05, 1), (1.0, 10)])
-def test_a_percentile_is_by_nearest_rank(share: float, value: int) -> None:
-    assert nearest_rank(list(range(1, 11)), share) == value
+    assert runs.interval_ratio == pytest.approx(4.302653 * 0.02 / math.sqrt(3))
+    assert together([0.9], 1_000).interval_ratio is None

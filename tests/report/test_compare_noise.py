@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from vtop.report.compare import noise
-from vtop.report.compare.noise import between_blocks, between_runs, of_curves, of_sums, student
+from vtop.report.compare.noise import between_blocks, between_runs, of_curves, of_sums
+from vtop.samples import student
 
 BLOCKS = 12
 

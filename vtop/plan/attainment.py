@@ -13,23 +13,18 @@ without both numbers; it is no confidence bound.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Final
 
 from vtop.engine.runs.measured import Bounds
+from vtop.samples import half_of_mean
 from vtop.session.load.request_latency import RequestLatency
 
 ERROR, TIMEOUT, OPEN = "error", "timeout", "open"
 BOUNDS: Final = ("ttft", "tpot", "e2e")
-
-# Student's t for a two-sided 95 % interval, by degrees of freedom
-_T: Final = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
-    2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-)  # fmt: skip
+CONFIDENCE: Final = 0.95  # of the interval of the mean over runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +99,5 @@ def together(ratios: Sequence[float], requests_per_run: int) -> Runs:
         floor_ratio=min(ratios),
         highest_ratio=max(ratios),
         mean_ratio=fmean(ratios),
-        interval_ratio=interval(ratios),
+        interval_ratio=half_of_mean(ratios, CONFIDENCE),
     )
-
-
-def interval(values: Sequence[float]) -> float | None:
-    """Half of the two-sided 95 % interval of the mean of independent observations."""
-    if len(values) < 2:
-        return None
-    t = _T[len(values) - 2] if len(values) - 2 < len(_T) else 1.96 + 2.4 / (len(values) - 1)
-    return t * stdev(values) / math.sqrt(len(values))
-
-
-def nearest_rank(ordered: Sequence[float], share: float) -> float:
-    """The smallest value that so many of all do not exceed. `ordered` is not empty."""
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]

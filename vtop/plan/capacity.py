@@ -26,6 +26,7 @@ from statistics import fmean, stdev
 from typing import Final, Literal
 
 from vtop.plan.attainment import Attainment
+from vtop.samples import half_of_mean
 
 Verdict = Literal["pass", "fail", "undecided", "more"]  # more: it takes further runs to tell
 End = Literal[
@@ -44,11 +45,7 @@ MOST_FACTOR: Final = 3  # so many times N runs at most for an undecided rate
 LEAST_RUNS: Final = 4  # of the long-run rule, before a rate is judged
 HOLD_FACTOR: Final = 4  # the long run at the end is so many times n
 
-# Student's t for a two-sided 99 % interval, by degrees of freedom: several rates are judged, each several times
-_T99: Final = (
-    63.66, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012, 2.977, 2.947, 2.921,
-    2.898, 2.878, 2.861, 2.845, 2.831, 2.819, 2.807, 2.797, 2.787, 2.779, 2.771, 2.763, 2.756, 2.750,
-)  # fmt: skip
+CONFIDENCE: Final = 0.99  # of the interval of a mean: several rates are judged, each several times
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +180,7 @@ class Search:
                     tuple(runs),
                     min(ratios, default=None),
                     fmean(ratios) if ratios else None,
-                    half_of(ratios),
+                    half_of_mean(ratios, CONFIDENCE),
                 )
             )
         return tuple(found)
@@ -224,14 +221,6 @@ class Search:
         return float(f"{math.sqrt(a * b):.4g}")
 
 
-def half_of(values: Sequence[float]) -> float | None:
-    """Half of the two-sided 99 % interval of the mean; None of fewer than two."""
-    if len(values) < 2:
-        return None
-    t = _T99[len(values) - 2] if len(values) - 2 < len(_T99) else 2.576 + 5.5 / (len(values) - 1)
-    return t * stdev(values) / math.sqrt(len(values))
-
-
 def _floor(plan: Plan, ratios: Sequence[float]) -> Verdict:
     if any(ratio < plan.target_ratio for ratio in ratios):
         return "fail"
@@ -242,7 +231,7 @@ def _long_run(plan: Plan, ratios: Sequence[float]) -> Verdict:
     if len(ratios) < min(LEAST_RUNS, plan.runs):
         return "more"
     looks = {plan.runs, 2 * plan.runs, MOST_FACTOR * plan.runs}  # each look is another chance to be wrong
-    half = half_of(ratios)
+    half = half_of_mean(ratios, CONFIDENCE)
     least = 1 / (plan.requests * len(ratios))  # equal runs are not certain beyond one request of all
     if half is not None:
         mean, half = fmean(ratios) - _lean(ratios), max(half, least)

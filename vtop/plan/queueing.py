@@ -26,7 +26,8 @@ from statistics import fmean
 from typing import Final
 
 from vtop.errors import VtopError
-from vtop.plan.attainment import Runs, nearest_rank, together
+from vtop.plan.attainment import Runs, together
+from vtop.samples import nearest_rank
 
 SEEDS: Final = tuple(range(101, 113))
 REQUESTS, WARM = 50_000, 5_000
@@ -185,7 +186,7 @@ def _run(queue: Queue, draws: _Draws, rate: float) -> _Run:
     measured = queue.requests - queue.warm
     waits.sort()
     return _Run(
-        nearest_rank(waits, 0.95),
+        waits[nearest_rank(0.95, len(waits)) - 1],
         fmean(waits),
         kept / measured,
         (measured - 1) / (last - first) if measured > 1 else rate,

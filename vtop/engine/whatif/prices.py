@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, exp, inf, log, sqrt
-from statistics import fmean, stdev
+from math import ceil, exp, inf, log
+from statistics import fmean
 from typing import Final
 
 from vtop.engine.core.flags import Flags
@@ -22,8 +22,9 @@ from vtop.engine.runs.measured import RunNumbers
 from vtop.engine.runs.runs import Run
 from vtop.engine.whatif.flag_search import with_flag
 from vtop.engine.whatif.simulation import SimulatedLoad, plausible, simulate
-from vtop.engine.whatif.unknowns import Draw, by_chance_alone, student
+from vtop.engine.whatif.unknowns import CONFIDENCE, Draw, by_chance_alone
 from vtop.engine.whatif.whatif import TooFarOff, remarks, too_far_off
+from vtop.samples import half_of_mean
 from vtop.session.frame.prices import GAIN, SOONER, Price, Prices, Suggestion, Worth
 
 MORE: Final = 0.1
@@ -146,7 +147,7 @@ def _worth(pairs: Sequence[tuple[float | None, float | None]]) -> Worth:
     changes = [log(after / before) for before, after in pairs if before and after]
     if len(changes) < 2:
         return Worth(0.0, -1.0, inf)
-    mean, half = fmean(changes), student(len(changes) - 1) * stdev(changes) / sqrt(len(changes))
+    mean, half = fmean(changes), half_of_mean(changes, CONFIDENCE) or 0.0
     return Worth(exp(mean) - 1.0, exp(mean - half) - 1.0, exp(mean + half) - 1.0)
 
 

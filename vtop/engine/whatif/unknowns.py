@@ -18,11 +18,10 @@ from typing import Final
 
 from vtop.engine.fit.calibration import AS_FITTED, HostFactors
 from vtop.engine.runs.measured import MeasuredNumber
+from vtop.samples import student
 
 DRAWS: Final = 8
 CONFIDENCE: Final = 0.9
-# Student's t that leaves 5 % above, by degrees of freedom (of 5 and more: to 1 %)
-_T: Final = {1: 6.314, 2: 2.920, 3: 2.353, 4: 2.132, 5: 2.015, 6: 1.943, 7: 1.895, 8: 1.860, 9: 1.833, 10: 1.812}
 _NORMAL: Final = 1.645
 
 
@@ -120,7 +119,7 @@ def interval(
         return None
     off = max(model.get(number.name, OTHER), abs(own_error or 0.0) / _NORMAL)
     least = FLOOR.get(number.name, 0.0)
-    wider, t = sqrt(1.0 + 1.0 / len(known)), student(len(known) - 1)
+    wider, t = sqrt(1.0 + 1.0 / len(known)), student(len(known) - 1, CONFIDENCE)
     if number.counted or number.unit == "ratio" or min(known) <= 0.0:
         mean = fmean(known)
         half = sqrt((t * wider * stdev(known)) ** 2 + (_NORMAL * off * abs(mean)) ** 2)
@@ -136,14 +135,10 @@ def paired_doubt(number: MeasuredNumber, one: Sequence[float | None], other: Seq
     pairs = [(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None]
     if len(pairs) < 2 or len(pairs) < len(one):
         return None
-    chance = student(len(pairs) - 1) * sqrt(1.0 + 1.0 / len(pairs)) * stdev(b - a for a, b in pairs)
+    chance = student(len(pairs) - 1, CONFIDENCE) * sqrt(1.0 + 1.0 / len(pairs)) * stdev(b - a for a, b in pairs)
     size = max(abs(fmean(a for a, _ in pairs)), abs(fmean(b for _, b in pairs)))
     half = sqrt(chance**2 + (_NORMAL * MODEL.get(number.name, OTHER) * size) ** 2)
     return max(half, sqrt(size)) if number.counted else half
-
-
-def student(freedom: int) -> float:
-    return _T.get(freedom, _NORMAL + 1.6 / max(1, freedom))
 
 
 def _strata(count: int, seed: int) -> list[float]:

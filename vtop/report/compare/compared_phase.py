@@ -18,6 +18,7 @@ from vtop.report.compare.noise import StandardError
 from vtop.report.compare.parts import Difference, NumberPart, PhasePart
 from vtop.report.compare.phase_blocks import MOST, Blocks, RecordedPhase
 from vtop.report.numbers import Percentile
+from vtop.samples import student
 
 SAME: Final = 1e-9  # relative: what sums of floats differ by
 
@@ -350,7 +351,7 @@ def _needed(of: FoundDifference, difference: float, confidence: float) -> int | 
     blocks, more = of.error.df + 1, 1.0
     while more < _REACH:
         more *= 1.1
-        half = noise.student(min(MOST, int(blocks * more)) - 1, confidence) * of.error.value / math.sqrt(more)
+        half = student(min(MOST, int(blocks * more)) - 1, confidence) * of.error.value / math.sqrt(more)
         if half < abs(difference):
             return math.ceil(blocks * more * of.per_block)
     return None

@@ -32,6 +32,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from vtop.samples import student
+
 Numbers = NDArray[np.float64]
 Curve = NDArray[np.float64]  # rows of (value, how many at or below), ascending
 
@@ -154,31 +156,3 @@ def each(confidence: float, intervals: int, others: int) -> float:
     """The confidence of each of so many intervals that hold together with `others` with one; half of what may go wrong
     is for each of the two groups, all of it where the other is empty."""
     return 1 - (1 - confidence) / max(1, intervals) / (2 if others else 1)
-
-
-@lru_cache(maxsize=256)
-def student(df: int, confidence: float) -> float:
-    """The t that |T| stays below with so much confidence, for so many degrees of freedom."""
-    low, high = 0.0, 1.0
-    while _within(high, df) < confidence:
-        low, high = high, high * 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, df) < confidence else (low, middle)
-    return high
-
-
-def _within(t: float, df: int) -> float:
-    """P(|T| < t). Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4."""
-    angle = math.atan(t / math.sqrt(df))
-    cos2 = math.cos(angle) ** 2
-    odd = df % 2
-    term = total = 1.0
-    for k in range(3 if odd else 2, df, 2):
-        term *= cos2 * (k - 1) / k
-        total += term
-    if not odd:
-        return math.sin(angle) * total
-    if df == 1:
-        return 2 * angle / math.pi
-    return 2 / math.pi * (angle + math.sin(angle) * math.cos(angle) * total)
