@@ -16,8 +16,8 @@ from statistics import fmean, median
 
 import numpy as np
 
-from vtop.plan.attainment import Attainment
 from vtop.plan.capacity import Next, Plan, RuleName, RunResult, Search
+from vtop.session.load.attainment import Attainment
 
 SLO_S, TARGET = 0.8, 0.95
 CASES: tuple[tuple[RuleName, int, int, int], ...] = (  # rule, N, n, warm-up

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -128,7 +129,7 @@ def test_a_fault_of_vtops_own_is_one_line_a_log_and_exit_code_70(monkeypatch: py
     def fail(path: Path) -> None:
         raise RecursionError("Bearer sk-secret")
 
-    monkeypatch.setattr("vtop.recording.ShapedRecording", fail)
+    monkeypatch.setattr("vtop.recording.JudgedRecording", fail)
     result = run("check", str(SWEEP))
     assert (result.exit_code, result.stdout) == (70, "")
     (line,) = result.stderr.splitlines()
@@ -155,3 +156,18 @@ def test_a_line_that_cannot_be_taken_in_costs_itself_and_the_exit_code_says_it(
 def test_a_full_disk_behind_stdout_is_one_line() -> None:
     done = subprocess.run(f"{' '.join(VTOP)} show {SWEEP} > /dev/full", shell=True, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (2, b"vtop: No space left on device\n")
+
+
+def test_any_load_on_record_is_judged_by_other_bounds_afterwards() -> None:
+    shown = run("show", "overload_loaded", "--slo", "ttft=1s,e2e=60s", "--json")
+    found = json.loads(shown.stdout)["load"]["slo"]
+    assert found["bounds"] == [["e2e", 60.0], ["ttft", 1.0]]
+    assert found["judged"] == 128
+    assert found["attainment_ratio"] <= min(one["ratio"] for one in found["by_bound"])
+
+
+@pytest.mark.parametrize("verb", [("show",), ("report", "--no-prices", "--format", "txt"), ("compare", "sweep_c64")])
+def test_bounds_without_a_load_on_record_are_refused(verb: tuple[str, ...]) -> None:
+    result = run(*verb, "sweep_c64", "--slo", "ttft=1s")
+    assert result.exit_code == 2
+    assert "holds no load of vtop's own" in said(result)

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from vtop.errors import VtopError
-from vtop.plan.attainment import ERROR, OPEN, TIMEOUT, attainment, together
+from vtop.plan.attainment import together
 from vtop.plan.queueing import FAIL, PASS, Queue, Rate, Services, answer, usual_rates
+from vtop.session.load.attainment import ERROR, OPEN, TIMEOUT, attainment
 from vtop.session.load.request_latency import RequestLatency
 
 ARTICLE = Queue(Services((0.020, 0.180), (0.8, 0.2)), slo_s=0.250, target=0.95)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vtop.recording import AnyEvent, Identity, ShapedRecording, Start, Target, encode
+from vtop.recording import AnyEvent, Identity, Start, Target, encode
 from vtop.recording.events import FORMAT
+from vtop.recording.with_model_shape import ShapedRecording
 
 GIVEN: dict[str, int | str] = {"hidden_size": 64}
 OWN: dict[str, int | str] = {"hidden_size": 128}

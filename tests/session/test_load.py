@@ -173,6 +173,30 @@ def test_service_levels_are_kept_jointly_from_due_and_failures_break_them() -> N
     assert found.slo is not None
     assert (found.slo.good, found.slo.judged) == (2, 5)
     assert found.slo.attainment_ratio == pytest.approx(0.4)
+    assert [(one.name, one.kept, one.judged) for one in found.slo.by_bound] == [("ttft", 3, 5), ("tpot", 2, 4)]
+    assert (found.slo.errors, found.slo.timeouts, found.slo.open, found.slo.single_token) == (0, 1, 0, 1)
+
+
+def test_where_tpot_is_the_only_bound_an_answer_of_one_token_is_left_out() -> None:
+    begin = load(1, "begin", slo={"tpot": 0.05})
+    found = part(
+        begin,
+        ended(5, 0, due_s=2, sent_s=2, first_s=2.5, tokens=3),
+        ended(5, 1, due_s=2, sent_s=2, first_s=2.5, tokens=1),
+    )
+    assert found.slo is not None
+    assert (found.slo.good, found.slo.judged, found.slo.undefined) == (1, 1, 1)
+
+
+def test_a_joint_share_is_less_than_that_of_each_bound() -> None:
+    begin = load(1, "begin", slo={"ttft": 0.6, "e2e": 1.0})
+    found = part(
+        begin,
+        ended(5, 0, due_s=2, sent_s=2, first_s=2.7, last_s=2.9, tokens=3),  # breaks TTFT alone
+        ended(5, 1, due_s=2, sent_s=2, first_s=2.5, last_s=3.2, tokens=3),  # breaks e2e alone
+    )
+    assert found.slo is not None
+    assert (found.slo.attainment_ratio, [one.ratio for one in found.slo.by_bound]) == (0.0, [0.5, 0.5])
 
 
 def test_progress_is_by_requests_or_time_whichever_comes_first() -> None:

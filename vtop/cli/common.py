@@ -97,10 +97,10 @@ def given_shape(config: Path | None) -> dict[str, int | str] | None:
     return shape
 
 
-def open_recording(file: Path, config: Path | None = None) -> FileRecording:
+def open_recording(file: Path, config: Path | None = None, slo: str | None = None) -> FileRecording:
     """The recording in a file, or the shipped one of that name; closed when the verb is done. `config` tells of the
-    model's shape where the recording does not."""
-    from vtop.recording import ShapedRecording
+    model's shape where the recording does not; `slo`: bounds that its load is judged by, in place of its own."""
+    from vtop.recording import JudgedRecording
 
     if not file.exists() and file.parent == Path():
         shipped = {path.name.partition(".")[0]: path for path in folder("recordings").glob("*.jsonl*")}
@@ -108,11 +108,24 @@ def open_recording(file: Path, config: Path | None = None) -> FileRecording:
             raise VtopError(f"{file}: no such file; with vtop come the recordings {', '.join(sorted(shipped))}")
         file = shipped.get(file.name, file)
     shape = given_shape(config)
-    recording = ShapedRecording(file)
+    recording = JudgedRecording(file)
     if shape is not None:
         recording.know(shape)
+    if slo is not None:
+        from vtop.load.workload.spec import slo as bounds_of
+
+        recording.judge(bounds_of(slo).record())
     click.get_current_context().call_on_close(recording.close)
     return recording
+
+
+def need_load(slo: str | None, file: Path, *, loaded: bool) -> None:
+    """Raises VtopError where bounds were asked for and nothing is on record that they could judge."""
+    if slo is not None and not loaded:
+        raise VtopError(
+            f"--slo {slo}: {file} holds no load of vtop's own; a server's histograms do not tell which requests kept "
+            "several bounds at once"
+        )
 
 
 def need_terminal(instead: str) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vtop.cli.common import echo, form_of, open_recording, put
-from vtop.cli.options import ParamType
+from vtop.cli.common import echo, form_of, need_load, open_recording, put
+from vtop.cli.options import ParamType, judge_option
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class Percent(ParamType[float]):
 @click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), help="Where to. [stdout]")
 @click.option("--format", "form", type=click.Choice(FORMS), help="[by the ending of -o]")
 @click.option("--phase", "phases", multiple=True, metavar="FROM-TO,…", help="Stretches to compare, of every recording.")
+@judge_option
 @click.option("--unlike", is_flag=True, help="Compare unlike runs too: other lengths, load or model.")
 @click.option("--confidence", type=Percent(), default="95%", show_default=True, help="Of all intervals together.")
 @click.option("--fail-over", "over", type=Percent(), metavar="5%", help="Exit code 1: something is worse by more.")
@@ -54,6 +55,7 @@ def compare(
     output: Path | None,
     form: str | None,
     phases: tuple[str, ...],
+    slo: str | None,
     unlike: bool,
     confidence: float,
     over: float | None,
@@ -79,7 +81,7 @@ def compare(
     names = gate.names_of(on) if on is not None else gate.DEFAULT
     asked = [stretch for text in phases for stretch in asked_phases(text)]
     torn: list[str] = []
-    found = report.of_sides([_side(word, asked, torn) for word in sides], unlike=unlike, confidence=confidence)
+    found = report.of_sides([_side(word, asked, torn, slo) for word in sides], unlike=unlike, confidence=confidence)
     put(output, _content(written, found), written)
     if over is None:
         return 0
@@ -93,7 +95,7 @@ def compare(
     return 1 if judged.failed else 3 if judged.open or torn else 0
 
 
-def _side(word: str, asked: list[TimeRange], torn: list[str]) -> list[Run]:
+def _side(word: str, asked: list[TimeRange], torn: list[str], slo: str | None) -> list[Run]:
     """A1,A2: runs; A1+A2: one run in two files. A file whose own name has such a sign is that file.
 
     torn: takes a sentence for each file that lacks something.
@@ -102,15 +104,16 @@ def _side(word: str, asked: list[TimeRange], torn: list[str]) -> list[Run]:
     files = [[run] if Path(run).exists() else run.split("+") for run in runs]
     if not all(file for run in files for file in run):
         raise VtopError(f"{word}: a name is missing; write A1,A2 for repeats and A1+A2 for one run in two files")
-    return [tuple(_recorded(Path(file), asked, torn) for file in run) for run in files]
+    return [tuple(_recorded(Path(file), asked, torn, slo) for file in run) for run in files]
 
 
-def _recorded(file: Path, asked: list[TimeRange], torn: list[str]) -> Recorded:
+def _recorded(file: Path, asked: list[TimeRange], torn: list[str], slo: str | None) -> Recorded:
     from vtop.report.compare.compare import recorded
     from vtop.session.session import read
 
-    recording = open_recording(file)
+    recording = open_recording(file, slo=slo)
     session = read(recording)
+    need_load(slo, file, loaded=bool(session.load.phases))
     if recording.faulty or not session.finished:
         lacks = f"lines of it cannot be read ({recording.faulty})" if recording.faulty else "it was broken off"
         torn.append(f"all of {file.name}: {lacks}")

@@ -100,6 +100,10 @@ shape_option = click.option(
     help="The model's config.json, where vtop cannot read the server's own.",
 )
 
+judge_option = click.option(
+    "--slo", metavar="BOUNDS", help="Judge vtop's own load on record by these: ttft=800ms,tpot=50ms,e2e=10s."
+)
+
 server_options = together(
     click.option("--url", "urls", multiple=True, metavar="URL", help=f"Server to watch; repeatable. [{DEFAULT_URL}]"),
     click.option("--interval", type=NumberParam(0.1, 3600), default=1.0, show_default=True, metavar="S"),

@@ -8,13 +8,14 @@ from typing import Any
 import click
 
 from vtop import units
-from vtop.cli.common import echo, need_terminal, open_recording, print_json, view_of, write
+from vtop.cli.common import echo, need_load, need_terminal, open_recording, print_json, view_of, write
 from vtop.cli.options import (
     DEFAULT_THEME,
     DOCUMENT_WINDOW_S,
     NumberParam,
     ScreenSize,
     Seconds,
+    judge_option,
     look_options,
     shape_option,
 )
@@ -25,12 +26,15 @@ from vtop.errors import VtopError
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--speed", type=NumberParam(0.01, 10000), default=1.0, show_default=True)
 @click.option("--at", "at_s", type=Seconds(), help="Start there, paused. [the beginning, moving]")
+@judge_option
 @shape_option
 @look_options
-def replay(file: Path, speed: float, at_s: float | None, model_config: Path | None, **look: Any) -> None:
+def replay(
+    file: Path, *, speed: float, at_s: float | None, slo: str | None, model_config: Path | None, **look: Any
+) -> None:
     """Show a recording on the same screen, also while it is still being written."""
     view = view_of(look)
-    recording = open_recording(file, model_config)
+    recording = open_recording(file, model_config, slo)
     need_terminal(f"vtop show {file} --text")
     from vtop.ui import run
 
@@ -45,6 +49,7 @@ def replay(file: Path, speed: float, at_s: float | None, model_config: Path | No
 @click.option("--json", "form", flag_value="json", help="Every number of the frame as JSON on stdout.")
 @click.option("--svg", "svg_to", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--png", "png_to", type=click.Path(path_type=Path, dir_okay=False))
+@judge_option
 @shape_option
 @look_options
 def show(
@@ -55,6 +60,7 @@ def show(
     form: str,
     svg_to: Path | None,
     png_to: Path | None,
+    slo: str | None,
     model_config: Path | None,
     **look: Any,
 ) -> None:
@@ -66,8 +72,9 @@ def show(
     if look["window_s"] is None:
         look["window_s"] = DOCUMENT_WINDOW_S
     view = look if plain else view_of(look, document=True)  # a document needs no colours, but a wrong word is said
-    recording = open_recording(file, model_config)
+    recording = open_recording(file, model_config, slo)
     session = read(recording)
+    need_load(slo, file, loaded=bool(session.load.phases))
     if at_s is not None and at_s > session.end_s:
         raise VtopError(f"--at {units.clock(at_s)}: {file} ends at {units.clock(session.end_s)}")
     now_s = session.end_s if at_s is None else at_s

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vtop.cli.common import echo, form_of, open_recording, put
+from vtop.cli.common import echo, form_of, need_load, open_recording, put
+from vtop.cli.options import judge_option
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ PRICES_S = 20.0  # of simulation, roughly, that a report may take
     type=click.Path(path_type=Path, dir_okay=False),
     help="TOML of conditions; exit 1 if one fails.",
 )
+@judge_option
 @click.option("--no-prices", "unpriced", is_flag=True, help="Without what more of each limit would be worth.")
 def report(
     files: tuple[Path, ...],
@@ -43,6 +45,7 @@ def report(
     form: str | None,
     phases: tuple[str, ...],
     rules: Path | None,
+    slo: str | None,
     unpriced: bool,
 ) -> int:
     """Make the report of a recording, or of several: what was found, with its numbers.
@@ -64,8 +67,10 @@ def report(
     conditions = expectations.read(rules) if rules is not None else ()
     from vtop.report.model import build
 
-    recordings = [open_recording(file) for file in files]
+    recordings = [open_recording(file, slo=slo) for file in files]
     made = [build(recording, recording.path.name, asked) for recording in recordings]
+    for one, file in zip(made, files, strict=True):
+        need_load(slo, file, loaded=any(phase.load is not None for phase in one.phases))
     outcomes = [outcome for one in made for outcome in expectations.judge(one, conditions)]
     prices = [] if unpriced else _prices(made, [recording.path for recording in recordings])
     put(output, _content(written, made, outcomes, prices), written)

@@ -25,8 +25,8 @@ from itertools import pairwise
 from statistics import fmean, stdev
 from typing import Final, Literal
 
-from vtop.plan.attainment import Attainment
 from vtop.samples import half_of_mean
+from vtop.session.load.attainment import Attainment
 
 Verdict = Literal["pass", "fail", "undecided", "more"]  # more: it takes further runs to tell
 End = Literal[

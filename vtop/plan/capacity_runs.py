@@ -16,12 +16,12 @@ from vtop.engine.runs.measured import latency_of as simulated_latency_of
 from vtop.engine.runs.replay import Ask, ReplayLoad, replay
 from vtop.load.workload.arrivals import due_times, lengths
 from vtop.load.workload.phase import PlannedPhase
-from vtop.plan.attainment import ERROR, OPEN, TIMEOUT, attainment
 from vtop.plan.capacity import Next, RunResult
 from vtop.recording import Request
 from vtop.session.frame.frame import Frame, View
-from vtop.session.load.request_latency import RequestLatency, latency_of
-from vtop.session.load.request_stats import UNFINISHED
+from vtop.session.load.attainment import ERROR, attainment
+from vtop.session.load.request_latency import RequestLatency
+from vtop.session.load.request_stats import outcome_of
 from vtop.session.session import Session
 
 WARM_CACHE = 0.05  # of the prompt tokens from the prefix cache where none were meant to be shared
@@ -74,7 +74,7 @@ def measured(run: Next, session: Session, requests: Iterable[Request], index: in
     return RunResult(
         rate_per_s=run.rate_per_s,
         seed=run.seed,
-        attained=attainment([_outcome(one) for one in counted], bounds),
+        attained=attainment([outcome_of(one) for one in counted], bounds),
         achieved_per_s=_rate(due_s),
         requests=len(counted),
         open_at_last=sum(end > last_s for end in ends_s),
@@ -85,13 +85,6 @@ def measured(run: Next, session: Session, requests: Iterable[Request], index: in
         why_not=_why_not(frame, session, begin_s, len(counted)),
         hold=run.hold,
     )
-
-
-def _outcome(request: Request) -> RequestLatency | str:
-    if request.error is not None:
-        return {"timeout": TIMEOUT, UNFINISHED: OPEN}.get(request.error, ERROR)
-    took = latency_of(request)
-    return took if took.ttft_s is not None and took.e2e_s is not None else ERROR
 
 
 def _why_not(frame: Frame, session: Session, begin_s: float, counted: int) -> str | None:

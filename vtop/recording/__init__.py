@@ -24,7 +24,7 @@ from vtop.recording.events import (
 )
 from vtop.recording.playhead import Playhead
 from vtop.recording.recording import FileRecording, LiveRecording, Recording, events_of
-from vtop.recording.with_model_shape import ShapedRecording
+from vtop.recording.with_service_level import JudgedRecording
 
 __all__ = [
     "GAP_INTERVALS",
@@ -37,6 +37,7 @@ __all__ = [
     "HistogramCounts",
     "Host",
     "Identity",
+    "JudgedRecording",
     "LiveRecording",
     "Load",
     "Mark",
@@ -46,7 +47,6 @@ __all__ = [
     "Recording",
     "Request",
     "Scrape",
-    "ShapedRecording",
     "Start",
     "Target",
     "Unknown",

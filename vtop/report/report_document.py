@@ -84,7 +84,7 @@ def _sections(report: Report, number: int, priced: Priced) -> list[Section]:
         (
             "numbers",
             "The numbers",
-            [phases.phases(report), phases.parts(report), loads.levels(report), loads.service_levels(report)],
+            [phases.phases(report), phases.parts(report), loads.levels(report), *loads.service_levels(report)],
         ),
         ("prices", "The price of each limit", [*priced_limits.blocks(priced)]),
         ("figures", "Figures", [*_drawings(rest, number), _not_drawn(missing) if report.phases else None]),

@@ -10,7 +10,7 @@ from vtop.draw.grid import Block, fixed, stacked
 from vtop.draw.text import Column, Line, Phrase, Piece, either, kept_of, line, phrases, table, width_of
 from vtop.draw.theme import Look
 from vtop.session.frame.frame import Frame
-from vtop.session.frame.load import LoadPart, Quantiles
+from vtop.session.frame.load import LoadPart, Quantiles, SloAttainment
 
 INFINITE = "∞"  # longer than everything: what a request that failed or was broken off counts as
 _TABLE = (
@@ -182,10 +182,15 @@ def _slo(part: LoadPart, width: int, look: Look) -> Line:
             ),
         ),
         Phrase(1, (("goodput ", "dim"), (f"{units.number(part.slo.good_per_s)} /s", "number"))),
+        *([Phrase(2, ((_alone(part.slo), "text"), (" alone", "dim")))] if len(part.slo.by_bound) > 1 else []),
         Phrase(3, ((f"{units.number(part.slo.good_tokens_per_s)} tok/s", "dim"),)),
         Phrase(2, ((bounds, "dim"),)),
     ]
     return phrases(look, width, shown)
+
+
+def _alone(slo: SloAttainment) -> str:
+    return " ".join(f"{one.name} {units.percent(one.ratio)}" for one in slo.by_bound)
 
 
 def _rows(part: LoadPart) -> list[list[Piece]]:

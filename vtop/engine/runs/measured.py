@@ -195,8 +195,9 @@ def of_requests(
         "e2e_p99_s": quantile(e2e, 0.99),
     }
     if bounds is not None:
-        good = sum(one.keeps(bounds) for one in requests)
-        found["good_ratio"] = good / len(requests)
+        judged = [one for one in requests if one.judged_by(bounds)]
+        good = sum(one.keeps(bounds) for one in judged)
+        found["good_ratio"] = good / len(judged) if judged else None
         found["good_per_s"] = good / span_s if span_s else None
     return found
 

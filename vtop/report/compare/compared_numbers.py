@@ -15,6 +15,7 @@ from typing import Final
 
 from vtop.report.model import Phase
 from vtop.report.numbers import Numbers, Percentile, Times
+from vtop.session.load.attainment import BOUNDS
 
 Sums = tuple[float, float]  # a number over a stretch is the first by the second
 Ask = Callable[[Numbers], float | None]
@@ -33,6 +34,7 @@ class ComparedNumber:
     value: Ask | None = None
     sums: Callable[[Numbers], Sums | None] | None = None
     latency: tuple[str, str] | None = None  # ttft, itl, tpot, e2e; which of its Times
+    bound: str | None = None  # ttft, tpot, e2e: the share within this bound alone
 
 
 QUANTILES: Final = {"p50_s": 0.5, "p90_s": 0.9, "p99_s": 0.99, "p999_s": 0.999, "p9999_s": 0.9999}
@@ -97,8 +99,12 @@ def _busy_rate(number: ComparedNumber, phase: Phase) -> float | None:
 
 
 def _own_value(number: ComparedNumber, of: Numbers) -> float | None:
-    if number.name == "slo.attainment_ratio":
-        return of.slo.attainment_ratio if of.slo is not None else None
+    if number.name.startswith("slo."):
+        if of.slo is None:
+            return None
+        if number.bound is None:
+            return of.slo.attainment_ratio
+        return next((one.ratio for one in of.slo.by_bound if one.name == number.bound), None)
     return of.failed / of.sent if of.failed is not None and of.sent else None
 
 
@@ -178,6 +184,10 @@ NUMBERS: Final[tuple[ComparedNumber, ...]] = (
     *(_time("e2e", of) for of in ("mean_s", "p99_s")),
     ComparedNumber("failed_ratio", "failed", "ratio", "lower", "own"),
     ComparedNumber("slo.attainment_ratio", "within SLO", "ratio", "higher", "own"),
+    *(
+        ComparedNumber(f"slo.{bound}_ratio", f"within {_SERVER[bound]} alone", "ratio", "higher", "own", bound=bound)
+        for bound in BOUNDS
+    ),
     _mean("running.mean", "running, mean", "count", None, "steady", by="running.n", extensive=True),
     _mean("waiting.mean", "waiting, mean", "count", "lower", "steady", by="waiting.n", extensive=True),
     _mean("kv.mean_ratio", "KV use, mean", "ratio", None, "steady", by="kv.n"),

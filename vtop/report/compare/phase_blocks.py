@@ -24,6 +24,7 @@ from vtop.report.numbers import Numbers, numbers
 from vtop.report.phases import Pages, Question
 from vtop.session.frame.frame import View
 from vtop.session.history.window import window
+from vtop.session.load.attainment import AttainmentCount
 from vtop.session.load.closed_loop import Round, requests_per_s, tokens_per_s
 from vtop.session.load.exact_histogram import ExactHistogram
 from vtop.session.load.request_stats import RequestStats, seen_of
@@ -83,6 +84,7 @@ class Own:
     blocks: int
     failed_ratio: noise.Numbers
     attainment_ratio: noise.Numbers
+    bounds: dict[str, noise.Numbers]  # the share within each bound alone
     ttft: DrawnLatency
     itl: DrawnLatency
     tpot: DrawnLatency
@@ -90,6 +92,8 @@ class Own:
 
     def of(self, number: ComparedNumber) -> noise.Numbers:
         if number.latency is None:
+            if number.bound is not None:
+                return self.bounds[number.bound]
             return self.failed_ratio if number.name == "failed_ratio" else self.attainment_ratio
         name, of = number.latency
         latency = {"ttft": self.ttft, "itl": self.itl, "tpot": self.tpot, "e2e": self.e2e}[name]
@@ -177,7 +181,10 @@ def _sums_below(session: Session, asked: Sequence[Question], latency: str, edge:
 def drawn(number: ComparedNumber, blocks: Blocks, *, own: bool) -> tuple[int, noise.Numbers] | None:
     """(how many blocks, the number over them drawn anew); None where the noise is not known."""
     if number.scope == "own" or (own and number.latency is not None):
-        return (blocks.requests.blocks, blocks.requests.of(number)) if blocks.requests is not None else None
+        own_requests = blocks.requests
+        if own_requests is None or (number.bound is not None and number.bound not in own_requests.bounds):
+            return None
+        return own_requests.blocks, own_requests.of(number)
     if own and number.scope == "sending":
         rates = blocks.rates.get(number.name, ())
         return (len(rates), noise.of_sums(rates, [1.0] * len(rates))) if rates else None
@@ -200,11 +207,25 @@ def _own(requests: Sequence[RequestStats]) -> Own | None:
         attainment_ratio=noise.of_sums(
             [float(seen.good) for seen in requests], [float(seen.judged) for seen in requests]
         ),
+        bounds=_bounds([seen.slo for seen in requests]),
         ttft=_latency([seen.service for seen in requests]),
         itl=_latency([seen.itl for seen in requests]),
         tpot=_latency([seen.tpot for seen in requests]),
         e2e=_latency([seen.e2e for seen in requests]),
     )
+
+
+def _bounds(counts: Sequence[AttainmentCount | None]) -> dict[str, noise.Numbers]:
+    known = [one for one in counts if one is not None]
+    if len(known) < len(counts):
+        return {}
+    return {
+        name: noise.of_sums(
+            [float(one.kept[name]) for one in known],
+            [float(one.times[name].n + one.times[name].failed) for one in known],
+        )
+        for name in known[0].times
+    }
 
 
 def _latency(spreads: Sequence[ExactHistogram]) -> DrawnLatency:

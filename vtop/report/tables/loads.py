@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from typing import Final
+
 from vtop import units
 from vtop.report.labels import percentile_words
-from vtop.report.model import Report
-from vtop.report.numbers import Times
+from vtop.report.model import Phase, Report
+from vtop.report.numbers import Percentile
 from vtop.report.render.document import Table
 from vtop.report.tables.cells import known_columns, signed
+from vtop.session.frame.load import LoadPart, SloAttainment
+
+_BOUNDS: Final = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "e2e"}
 
 
 def levels(report: Report) -> Table | None:
@@ -48,43 +55,99 @@ def levels(report: Report) -> Table | None:
     return known_columns(Table("From load to load", head, rows, tuple(notes)))
 
 
-def service_levels(report: Report) -> Table | None:
-    """Joint attainment of every bound, and the bound that was broken."""
-    rows = []
-    for phase in report.phases:
-        load, of = phase.load, phase.whole
-        if load is None or load.slo is None or of is None:
-            continue
-        slo = load.slo
-        broken = ", ".join(f"{name} {count:,}" for name, count in slo.broken) or "none"
-        rows.append(
-            (
-                phase.label,
-                units.number(load.rate_per_s),
-                units.number(slo.answered_per_s),
-                units.percent(slo.attainment_ratio),
-                f"{slo.good:,} of {slo.judged:,}",
-                units.number(slo.good_per_s),
-                broken + (f", failed {load.failed:,}" if load.failed else ""),
-                _p95(of.ttft),
-                _p95(of.tpot),
-                _p95(of.e2e),
-            )
+def service_levels(report: Report) -> list[Table]:
+    """Joint attainment of every bound; each bound alone with what is held against it; and requests of like lengths."""
+    judged = [
+        (phase, phase.load, phase.load.slo)
+        for phase in report.phases
+        if phase.load is not None and phase.load.slo is not None
+    ]
+    if not judged:
+        return []
+    return [_joint(judged), _alone(judged), *_by_length(judged)]
+
+
+_Judged = Sequence[tuple[Phase, LoadPart, SloAttainment]]
+
+
+def _joint(judged: _Judged) -> Table:
+    rows = tuple(
+        (
+            phase.label,
+            units.number(load.rate_per_s),
+            units.number(slo.answered_per_s),
+            units.percent(slo.attainment_ratio),
+            *(units.percent(one.ratio) for one in slo.by_bound),
+            f"{slo.good:,} of {slo.judged:,}",
+            units.number(slo.good_per_s),
+            f"{slo.errors:,}",
+            f"{slo.timeouts:,}",
+            f"{slo.open:,}",
+            f"{slo.single_token:,}",
         )
-    if not rows:
-        return None
-    head = (
-        "phase", "asked/s", "achieved/s", "attainment", "kept all bounds", "good/s", "broken", "TTFT p95", "TPOT p95",
-        "e2e p95",
-    )  # fmt: skip
-    bounds = next(phase.load.slo.bounds for phase in report.phases if phase.load is not None and phase.load.slo)
-    asked = " and ".join(f"{name} ≤ {units.seconds(bound)}" for name, bound in bounds)
-    notes = (
-        f"Bounds: {asked}, all of them at once, from the instant a request was due; one that failed kept none. Broken: "
-        "how many answered requests broke a bound. Achieved and good: a second of the whole phase.",
+        for phase, load, slo in judged
     )
-    return known_columns(Table("Service levels", head, tuple(rows), notes, words=(0, 6)))
+    bounds = judged[0][2].by_bound
+    head = (
+        "phase", "asked/s", "achieved/s", "attainment", *(f"{_BOUNDS[one.name]} alone" for one in bounds),
+        "kept all bounds", "good/s", "errors", "timed out", "open", "1 token",
+    )  # fmt: skip
+    asked = " and ".join(f"{_BOUNDS[one.name]} ≤ {units.seconds(one.bound_s)}" for one in bounds)
+    notes = [
+        f"Bounds: {asked}, all of them at once, from the instant a request was due; one that failed, timed out or was "
+        "open at the end kept none. Alone: of those that this bound can judge. Achieved and good: a second of the "
+        "whole phase.",
+    ]
+    if any(slo.single_token for _, _, slo in judged):
+        notes.append("1 token: answers without a TPOT, which its bound does not judge.")
+    if undefined := sum(slo.undefined for _, _, slo in judged):
+        notes.append(f"Left out, as TPOT is the only bound: {undefined:,} answers of one token.")
+    if any(load.shape == "closed" for _, load, _ in judged):
+        notes.append("A closed loop sends when an answer has come, so its attainment is no capacity for arrivals.")
+    return known_columns(Table("Service levels", head, rows, tuple(notes), words=(0,)))
 
 
-def _p95(of: Times | None) -> str:
-    return percentile_words(of.p95_s) if of is not None else units.UNKNOWN
+def _alone(judged: _Judged) -> Table:
+    rows = tuple(
+        (
+            phase.label,
+            _BOUNDS[one.name],
+            units.seconds(one.bound_s),
+            units.percent(one.ratio),
+            f"{one.judged - one.kept:,} of {one.judged:,}",
+            *(percentile_words(_exact(value)) for value in (one.times.p50_s, one.times.p95_s, one.times.p99_s)),
+        )
+        for phase, _, slo in judged
+        for one in slo.by_bound
+    )
+    head = ("phase", "bound", "at most", "kept it", "did not", "p50", "p95", "p99")
+    notes = ("TTFT and e2e from due, so a wait in the client is in them; percentiles with the failed as endless.",)
+    return Table("Each bound alone", head, rows, notes, words=(0, 1))
+
+
+def _by_length(judged: _Judged) -> list[Table]:
+    rows = tuple(
+        (
+            phase.label,
+            _range(one.input_tokens),
+            _range(one.output_tokens),
+            units.percent(one.ratio),
+            f"{one.good:,} of {one.judged:,}",
+            *(percentile_words(_exact(value)) for value in (one.ttft_p95_s, one.tpot_p95_s, one.e2e_p95_s)),
+        )
+        for phase, _, slo in judged
+        for one in slo.by_length
+    )
+    if not rows:
+        return []
+    head = ("phase", "prompt", "output", "attainment", "kept all bounds", "TTFT p95", "TPOT p95", "e2e p95")
+    notes = ("Requests by powers of four of their prompt and output tokens, as asked.",)
+    return [known_columns(Table("By length", head, rows, notes, words=(0, 1, 2)))]
+
+
+def _range(tokens: tuple[int, int]) -> str:
+    return f"{tokens[0]:,}–{tokens[1]:,}"
+
+
+def _exact(value: float | None) -> Percentile:
+    return "failed" if value == math.inf else value

@@ -24,6 +24,32 @@ class Quantiles:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class BoundAttainment:
+    """One bound of a service level alone: how many of the requests that it can judge kept it; failed ones kept none."""
+
+    name: str  # ttft, tpot, e2e
+    bound_s: float
+    judged: int
+    kept: int
+    ratio: float | None
+    times: Quantiles  # what is held against it: ttft and e2e from due
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LengthAttainment:
+    """Requests of like lengths: how many kept every bound. Tokens are ranges (low, high), both included."""
+
+    input_tokens: tuple[int, int]
+    output_tokens: tuple[int, int]
+    judged: int
+    good: int
+    ratio: float | None
+    ttft_p95_s: float | None  # from due; inf where a failed request stands
+    tpot_p95_s: float | None
+    e2e_p95_s: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class SloAttainment:
     """How many requests kept every bound at once; failed ones are among the judged."""
 
@@ -35,6 +61,13 @@ class SloAttainment:
     good_tokens_per_s: float | None
     answered_per_s: float | None = None  # whether they kept the bounds or not
     broken: tuple[tuple[str, int], ...] = ()  # bound, answered requests that broke it; most first
+    by_bound: tuple[BoundAttainment, ...] = ()
+    by_length: tuple[LengthAttainment, ...] = ()  # where requests differ by a factor of four; shortest first
+    errors: int = 0
+    timeouts: int = 0
+    open: int = 0  # not answered when the load ended
+    undefined: int = 0  # left out: TPOT is the only bound, and the answer had one token
+    single_token: int = 0  # answers without a TPOT, where that has a bound
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
+from typing import Any
 
 from vtop import units
 from vtop.recording import Host, Load, Request
 from vtop.recording.vocabulary import LOAD_SHAPES, known
-from vtop.session.frame.load import LoadPart, Quantiles, SloAttainment
+from vtop.session.frame.load import BoundAttainment, LengthAttainment, LoadPart, Quantiles, SloAttainment
+from vtop.session.load.attainment import ERROR, OPEN, TIMEOUT, AttainmentCount
 from vtop.session.load.client_ttft import Answered
 from vtop.session.load.exact_histogram import ExactHistogram
 from vtop.session.load.phase import LoadPhase
@@ -278,6 +281,53 @@ def _slo(phase: LoadPhase, seen: RequestStats, elapsed_s: float) -> SloAttainmen
         good_tokens_per_s=seen.good_tokens * per_s if per_s else None,
         answered_per_s=seen.done * per_s if per_s else None,
         broken=tuple(seen.broken.most_common()),
+        **_apart(seen.slo),
+    )
+
+
+def _apart(slo: AttainmentCount | None) -> dict[str, Any]:
+    """Of a service level, each bound alone, like lengths, and those that were not answered, by how."""
+    if slo is None:
+        return {}
+    return {
+        "by_bound": tuple(_bound(slo, name) for name in slo.times),
+        "by_length": _lengths(slo.by_length),
+        "errors": slo.failed[ERROR],
+        "timeouts": slo.failed[TIMEOUT],
+        "open": slo.failed[OPEN],
+        "undefined": slo.undefined,
+        "single_token": slo.single_token,
+    }
+
+
+def _bound(slo: AttainmentCount, name: str) -> BoundAttainment:
+    spread = slo.times[name]
+    judged = spread.n + spread.failed
+    return BoundAttainment(
+        name=name,
+        bound_s=slo.bounds[name],
+        judged=judged,
+        kept=slo.kept[name],
+        ratio=slo.kept[name] / judged if judged else None,
+        times=_quantiles(spread),
+    )
+
+
+def _lengths(found: Mapping[tuple[int, int], AttainmentCount]) -> tuple[LengthAttainment, ...]:
+    return tuple(_length(place, found[place]) for place in sorted(found)) if len(found) > 1 else ()
+
+
+def _length(place: tuple[int, int], found: AttainmentCount) -> LengthAttainment:
+    p95 = {name: spread.quantiles((0.95,))[0] for name, spread in found.times.items()}
+    return LengthAttainment(
+        input_tokens=(4 ** place[0], 4 ** (place[0] + 1) - 1),
+        output_tokens=(4 ** place[1], 4 ** (place[1] + 1) - 1),
+        judged=found.judged,
+        good=found.passed,
+        ratio=found.passed / found.judged if found.judged else None,
+        ttft_p95_s=p95.get("ttft"),
+        tpot_p95_s=p95.get("tpot"),
+        e2e_p95_s=p95.get("e2e"),
     )
 
 

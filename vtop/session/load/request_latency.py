@@ -35,6 +35,10 @@ class RequestLatency:
             "e2e": self.e2e_s + self.late_s if self.e2e_s is not None else None,
         }
 
+    def judged_by(self, bounds: Mapping[str, float]) -> bool:
+        """Whether any of the bounds can be held against it: TPOT alone says nothing of an answer of one token."""
+        return set(bounds) != {"tpot"} or self.tpot_s is not None
+
     def broken(self, bounds: Mapping[str, float]) -> tuple[str, ...]:
         """Which bounds it broke; bounds: ttft, tpot, e2e, seconds."""
         found = self.judged_s

@@ -13,8 +13,9 @@ from typing import Final
 
 from vtop.recording import Request
 from vtop.recording.vocabulary import ERROR_CLASSES, ErrorClass, known
+from vtop.session.load.attainment import ERROR, OPEN, TIMEOUT, AttainmentCount
 from vtop.session.load.exact_histogram import ExactHistogram
-from vtop.session.load.request_latency import latency_of
+from vtop.session.load.request_latency import RequestLatency, latency_of
 from vtop.session.load.token_timeline import SLICE_US, TokenTimeline
 
 UNFINISHED: Final = "cancelled_at_end"
@@ -33,10 +34,11 @@ class RequestStats:
         self.said: dict[str, str] = {}  # what the first error of a class says, that says anything
         self.closed = 0  # that were sent and ended, warm-up included
         self.answered = 0  # of those, with their first token
-        self.done = self.good = self.judged = 0
+        self.done = 0
         self.output_tokens = self.good_tokens = 0
         self.prompt_tokens = self.with_prompt = 0  # of the answered whose prompt is known, and how many
-        self.broken: Counter[str] = Counter()  # bounds of the service level, by answered requests
+        self.slo: AttainmentCount | None = None  # where there is a service level
+        self.broken: Counter[str] = Counter()  # bounds of it, by answered requests
         self.tokens_in = TokenTimeline()  # output tokens by slice of the session, warm-up included
         self.unfinished = 0  # broken off by vtop
         self.limits = 0  # that met a limit of this machine, warm-up included
@@ -54,7 +56,10 @@ class RequestStats:
             self.limit = self.limit or request.detail
         if request.warmup:
             return
-        self.judged += slo is not None
+        if slo and self.slo is None:
+            self.slo = AttainmentCount(slo)
+        if self.slo is not None:
+            self._judge(request, self.slo)
         if request.error is not None:
             if request.error == UNFINISHED:
                 self.unfinished += 1
@@ -86,12 +91,23 @@ class RequestStats:
             if seconds is not None:
                 spread.add(seconds)
         self._take_gaps(request)
-        if slo:
-            broken = took.broken(slo)
-            self.broken.update(broken)
-            if not broken:
-                self.good += 1
-                self.good_tokens += request.output_tokens or 0
+
+    def _judge(self, request: Request, slo: AttainmentCount) -> None:
+        outcome = outcome_of(request)
+        prompt = request.asked_prompt_tokens or request.prompt_tokens
+        output = request.asked_output_tokens or request.output_tokens
+        if slo.take_of_length(outcome, prompt, output):
+            self.good_tokens += request.output_tokens or 0
+        if not isinstance(outcome, str):
+            self.broken.update(outcome.broken(slo.bounds))
+
+    @property
+    def judged(self) -> int:
+        return self.slo.judged if self.slo is not None else 0
+
+    @property
+    def good(self) -> int:
+        return self.slo.passed if self.slo is not None else 0
 
     @property
     def failed(self) -> int:
@@ -128,6 +144,13 @@ class RequestStats:
         for us, tokens in zip(gaps, request.gap_tokens, strict=False):
             if tokens > 0:
                 self.itl.add_us(round(us / tokens), tokens)
+
+
+def outcome_of(request: Request) -> RequestLatency | str:
+    """What an ended request took, or how there was no answer: a time-out apart from the other errors."""
+    if request.error is not None:
+        return {"timeout": TIMEOUT, "stalled": TIMEOUT, UNFINISHED: OPEN}.get(request.error, ERROR)
+    return latency_of(request)
 
 
 def seen_of(requests: Iterable[Request], slo: dict[str, float] | None) -> RequestStats:
