@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import islice, pairwise
 from statistics import mean, variance
 
+import numpy as np
 import pytest
 
 from vtop.load.workload.arrivals import closed_ids, due_times, lengths, share
@@ -234,3 +235,14 @@ def test_prompt_and_answer_lengths_are_independent() -> None:
 def test_a_file_says_what_the_phase_does_not() -> None:
     assert lengths(one("trace=t"), 5) == (None, None)
     assert lengths(one("c=1 dataset=d out=9"), 5) == (None, 9)
+
+
+def test_vllms_arrivals_are_those_of_its_own_benchmark() -> None:
+    """vLLM, benchmarks/serve.py: np.random.gamma a request, added up, scaled to end at n / rate."""
+    (phase,) = phases(["rate=4 n=50 seed=7 arrival=vllm"])
+    state = np.random.RandomState(7)
+    delays = np.cumsum([state.gamma(shape=1.0, scale=1 / 4.0) for _ in range(50)])
+    expected = delays * (50 / 4.0 / delays[-1])
+    found = [at_s for _, at_s in due_times(phase)]
+    assert found == pytest.approx(list(expected))
+    assert found[-1] == pytest.approx(12.5)

@@ -194,7 +194,7 @@ def test_a_phase_read_from_its_spec_is_the_same(shape: PlannedPhase, rest: dict[
         ("rate=fast", "rate=fast is no number above 0", "write rate=8"),
         ("rate=8 arrival=poison", "arrival=poison is not known", "write arrival=poisson"),
         ("rate=8 arrival=uniform", "arrival=uniform is not known", "write arrival=constant"),
-        ("rate=8 arrival=bursty", "arrival=bursty is not known", "poisson, constant or gamma:0.5"),
+        ("rate=8 arrival=bursty", "arrival=bursty is not known", "poisson, constant, gamma:0.5 or vllm"),
         ("rate=8 arrival=gamma", "gamma needs its shape", "arrival=gamma:0.5"),
         ("rate=8 arrival=gamma:0", "the shape is no number above 0", "arrival=gamma:0.5"),
         ("rate=8 arrival=gamma:x", "the shape is no number above 0", "arrival=gamma:0.5"),

@@ -9,14 +9,15 @@ import pytest
 from vtop.recording import Event, Gpu, GpuReading, Mark, Request, Scrape, Unknown, decode
 from vtop.recording.shift import INSTANTS, moved
 
-DURATIONS = {"took_s", "connect_s", "rate_per_s", "for_s", "interval_s", "load_lag_p50_s", "load_lag_max_s"}
+RATES = {"rate_per_s", "first_per_s", "least_per_s", "most_per_s"}
+DURATIONS = {"took_s", "connect_s", "for_s", "interval_s", "load_lag_p50_s", "load_lag_max_s"}
 WALL_CLOCK = {"unix_s"}
 
 
 @pytest.mark.parametrize("kind", Event.__subclasses__(), ids=lambda kind: kind.__name__)
 def test_every_field_in_seconds_is_known_to_be_an_instant_or_a_duration(kind: type[Event]) -> None:
     seconds = {name for name in kind.__struct_fields__ if name.endswith("_s")}
-    assert seconds - DURATIONS - WALL_CLOCK == set(INSTANTS.get(kind, ()))
+    assert seconds - RATES - DURATIONS - WALL_CLOCK == set(INSTANTS.get(kind, ()))
 
 
 def test_instants_move_and_what_is_not_known_stays_unknown() -> None:

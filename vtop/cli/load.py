@@ -38,8 +38,12 @@ def controller_of(
     phases: Sequence[PlannedPhase],
     *,
     first: int = 0,
+    server: int = 0,
 ) -> Controller:
-    """The load on the first server, from phase `first` on. Raises VtopError; asks before it loads another host."""
+    """The load on the first of the servers given, from phase `first` on; `server`: its number in the recording.
+
+    Raises VtopError; asks before it loads another host.
+    """
     from vtop.access import Endpoint
     from vtop.load.workers.controller import Controller
     from vtop.load.workload.spec import slo
@@ -49,7 +53,15 @@ def controller_of(
     bounds = slo(asked["slo"]).record() if asked.get("slo") else None
     endpoint = Endpoint(target.url, access)
     return Controller(
-        phases, endpoint, recording.append, recording.clock, began_s, model=asked.get("model"), slo=bounds, first=first
+        phases,
+        endpoint,
+        recording.append,
+        recording.clock,
+        began_s,
+        server=server,
+        model=asked.get("model"),
+        slo=bounds,
+        first=first,
     )
 
 

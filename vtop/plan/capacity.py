@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import fmean, stdev
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from vtop.samples import half_of_mean
 from vtop.session.load.attainment import Attainment
@@ -36,12 +36,13 @@ End = Literal[
     "undecided",
     "deadline",
     "server changed",
-    "client limited",
+    "no evidence",
     "stopped",
 ]
 RuleName = Literal["floor", "long-run"]
 
 MOST_FACTOR: Final = 3  # so many times N runs at most for an undecided rate
+MOST_REFUSED: Final = 3  # runs in a row that are no evidence
 LEAST_RUNS: Final = 4  # of the long-run rule, before a rate is judged
 HOLD_FACTOR: Final = 4  # the long run at the end is so many times n
 
@@ -85,7 +86,10 @@ class RunResult:
     preemptions: float | None = None
     waiting_peak: float | None = None
     kv_peak_ratio: float | None = None
+    backlog: tuple[int, ...] = ()  # asked and not answered, at the ends of the quarters of the time in which they came
+    client_queue_peak: float | None = None  # requests that waited in the client for a slot under a cap (max=)
     why_not: str | None = None
+    server_changed: bool = False  # that is why
     hold: bool = False
 
 
@@ -125,6 +129,28 @@ class Bracket:
     end: End | None  # None: the search goes on
 
 
+@dataclass(frozen=True, slots=True)
+class Left:
+    """rates and runs still to be made, and for how long requests will come, settling and drains left out."""
+
+    rates: int
+    runs: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """A rate with the same seeds on two servers: the second's attainment less the first's, a pair of runs an
+    observation. half_ratio: half of its 99 % interval; None of fewer than two pairs."""
+
+    rate_per_s: float
+    pairs: int
+    first_ratio: float
+    second_ratio: float
+    difference_ratio: float
+    half_ratio: float | None
+
+
 @dataclass(slots=True)
 class Search:
     """Asks for run after run (`next`), is told of each (`tell`), and holds what is known so far (`bracket`)."""
@@ -134,14 +160,39 @@ class Search:
     held: dict[float, RunResult] = field(default_factory=dict)
     refused: list[RunResult] = field(default_factory=list)
     end: End | None = None
+    why: str | None = None  # in detail
+    _in_a_row: int = 0  # refused, since the last that counted
+
+    def stop(self, end: str, why: str | None = None) -> None:
+        """The search is over, for a reason of the world's."""
+        self.end, self.why = next((one for one in get_args(End) if one == end), "stopped"), why
 
     def tell(self, result: RunResult) -> None:
+        """A run was made. One that is no evidence is not counted; where the server changed, or after MOST_REFUSED in a
+        row, it ends the search."""
+        self._in_a_row = self._in_a_row + 1 if result.why_not is not None else 0
         if result.why_not is not None:
             self.refused.append(result)
+            if result.server_changed:
+                self.stop("server changed", result.why_not)
+            elif self._in_a_row >= MOST_REFUSED:
+                self.stop("no evidence", result.why_not)
         elif result.hold:
             self.held[result.rate_per_s] = result
         else:
             self.results.setdefault(result.rate_per_s, []).append(result)
+
+    @property
+    def made(self) -> int:
+        """Runs so far, those that are no evidence among them."""
+        return sum(map(len, self.results.values())) + len(self.held) + len(self.refused)
+
+    def go_on(
+        self, results: dict[float, list[RunResult]], held: dict[float, RunResult], refused: list[RunResult]
+    ) -> None:
+        """With what an interrupted search of the same plan found."""
+        self.results, self.held, self.refused = results, held, refused
+        self.end = self.why = None
 
     def next(self) -> Next | None:
         """The run to make; None where the search is at its end."""
@@ -195,6 +246,17 @@ class Search:
         fails = next((rate for rate in failed if not above or rate > max(above)), None)
         return Bracket(max(below, default=None), fails, undecided, not above, self.end)
 
+    def left(self) -> Left:
+        """About what is still to be done, if every rate takes its N runs and none is undecided."""
+        plan, now = self.plan, self.bracket()
+        low, high = now.passes_per_s, now.fails_per_s
+        middle = math.sqrt(low * high) if low and high else low or high or plan.first_per_s
+        ratio = high / low if low and high else 2.0
+        halvings = max(0, math.ceil(math.log2(max(1.0, math.log(ratio) / math.log1p(plan.precision_ratio)))))
+        rates = halvings + (2 if low is None and high is None else 1 if low is None or high is None else 0)
+        requests = rates * plan.runs * plan.requests + (HOLD_FACTOR * plan.requests if plan.hold else 0)
+        return Left(rates, rates * plan.runs + plan.hold, requests / middle)
+
     def _rate(self) -> float | End:
         """The rate that needs a run; or how the search ends, all being judged and the bracket no narrower to be had."""
         plan = self.plan
@@ -219,6 +281,27 @@ class Search:
             return "undecided" if len(marks) > 2 else "reached"
         _, a, b = max(gaps)
         return float(f"{math.sqrt(a * b):.4g}")
+
+
+def goodput_of(search: Search) -> float | None:
+    """Requests a second that kept the service level at the passing rate, in the mean of its runs."""
+    passes = search.bracket().passes_per_s
+    mean = next((one.mean_ratio for one in search.rates() if one.rate_per_s == passes), None)
+    return passes * mean if passes is not None and mean is not None else None
+
+
+def paired(first: Search, second: Search) -> tuple[Paired, ...]:
+    """Every rate at which both made runs with a common seed; gaps, lengths and prompts are then alike, so that what is
+    between two runs of a pair is the server."""
+    found = []
+    for rate in sorted(set(first.results) & set(second.results)):
+        one, other = ({run.seed: run.attained.ratio for run in of.results[rate]} for of in (first, second))
+        both = [(a, b) for seed, a in one.items() if a is not None and (b := other.get(seed)) is not None]
+        if both:
+            apart = [b - a for a, b in both]
+            means = fmean(a for a, _ in both), fmean(b for _, b in both)
+            found.append(Paired(rate, len(both), *means, fmean(apart), half_of_mean(apart, CONFIDENCE)))
+    return tuple(found)
 
 
 def _floor(plan: Plan, ratios: Sequence[float]) -> Verdict:

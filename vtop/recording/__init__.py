@@ -3,6 +3,7 @@
 from vtop.recording.events import (
     GAP_INTERVALS,
     AnyEvent,
+    CapacitySearch,
     End,
     Event,
     Gpu,
@@ -29,6 +30,7 @@ from vtop.recording.with_service_level import JudgedRecording
 __all__ = [
     "GAP_INTERVALS",
     "AnyEvent",
+    "CapacitySearch",
     "End",
     "Event",
     "FileRecording",

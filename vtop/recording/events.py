@@ -153,7 +153,7 @@ class Load(Event, frozen=True, kw_only=True, tag="load"):
     server: int = 0
     concurrency: int | None = None  # target of a closed loop
     rate_per_s: float | None = None  # target of an open one
-    arrival: str | None = None  # poisson, constant, gamma:K, trace
+    arrival: str | None = None  # poisson, constant, gamma:K, vllm, trace
     max_in_flight: int | None = None  # cap of an open loop
     input_tokens: tuple[int, int] | None = None
     output_tokens: tuple[int, int] | None = None
@@ -165,6 +165,26 @@ class Load(Event, frozen=True, kw_only=True, tag="load"):
     workers: int = 1
     slo: dict[str, float] | None = None  # bounds in seconds: ttft, tpot, e2e
     reason: str | None = None  # why it ended
+
+
+class CapacitySearch(Event, frozen=True, kw_only=True, tag="search"):
+    """A search of capacity begins, or ends (`reason`): the phases of load on its server that follow are its runs."""
+
+    server: int = 0
+    rule: str = "long-run"  # or floor
+    target_ratio: float = 0.95
+    runs: int = 0  # a rate
+    requests: int = 0  # measured, in each run
+    seed: int = 0  # of the first run; the others' follow it
+    first_per_s: float = 1.0
+    least_per_s: float = 0.0
+    most_per_s: float = 0.0
+    precision_ratio: float = 0.05
+    hold: bool = True
+    spec: str = ""  # of each request
+    slo: dict[str, float] = {}  # bounds in seconds: ttft, tpot, e2e
+    reason: str | None = None  # why it ended, by name: reached, deadline, server changed …
+    why: str | None = None  # the same in detail
 
 
 class Request(Event, frozen=True, kw_only=True, tag="request"):
@@ -251,7 +271,7 @@ AnyEvent = Event | Unknown
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(
-    Start | Identity | Scrape | Outage | Gpu | Load | Request | Host | Mark | Note | End
+    Start | Identity | Scrape | Outage | Gpu | Load | CapacitySearch | Request | Host | Mark | Note | End
 )
 _tags = {kind.__struct_config__.tag for kind in Event.__subclasses__()}
 

@@ -20,6 +20,7 @@ from vtop.errors import VtopError
 from vtop.recording.events import (
     FORMAT,
     AnyEvent,
+    CapacitySearch,
     End,
     Gpu,
     Identity,
@@ -145,7 +146,7 @@ def _lines(number: int, part: MergePart, events: Iterable[AnyEvent]) -> Iterator
                 continue
             case End():
                 yield number, Note(t=here.t, source="recording", text=f"end of {name}: {here.reason}")
-            case Scrape() | Outage() | Identity():
+            case Scrape() | Outage() | Identity() | CapacitySearch():
                 if 0 <= here.server < len(part.servers):
                     yield number, msgspec.structs.replace(here, server=part.servers[here.server])
             case Note() if here.server is not None and 0 <= here.server < len(part.servers):

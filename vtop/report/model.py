@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+from vtop.plan.capacity_answer import CapacityResult, on_record
 from vtop.recording import FileRecording, Recording
 from vtop.report.numbers import Numbers, numbers
 from vtop.report.phases import Pages, Question, TimeRange, ranges
@@ -78,6 +79,7 @@ class Report:
     load_levels: LoadLevels
     incidents: tuple[Incident, ...]  # of the whole recording
     event_log: tuple[LoggedEvent, ...]
+    searches: tuple[CapacityResult, ...]  # of capacity
     timeline: Charts | None  # the whole recording
     zoom: Charts | None  # some preemptions, scrape by scrape
 
@@ -124,6 +126,7 @@ def of_session(session: Session, file: str, asked: Sequence[TimeRange] = ()) -> 
         load_levels=session.load_levels(),
         incidents=session.incidents(),
         event_log=last.event_log,
+        searches=on_record(session) if session.searches else (),
         timeline=last.charts if scrapes.at_s else None,
         zoom=_zoom(session, scrapes, spoken.staircase),
     )

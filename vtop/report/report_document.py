@@ -14,6 +14,7 @@ from vtop.report.findings.findings import findings
 from vtop.report.findings.next_steps import steps
 from vtop.report.findings.validity import checks
 from vtop.report.model import Report
+from vtop.report.plan import capacity
 from vtop.report.prices import Priced
 from vtop.report.render.document import Advice, Block, Document, Drawing, Facts, Finding, Findings, Section, Table, Text
 from vtop.report.tables import kv, lists, loads, phases, work
@@ -41,6 +42,8 @@ def document(
         if there:
             sections.append(Section("across", "Across the recordings", 2, there))
     for number, report in enumerate(reports, start=1):
+        for place, search in enumerate(report.searches):
+            sections += capacity.sections(search, f"r{number}-s{place + 1}-", 3)
         sections += _sections(report, number, priced[number - 1] if priced else Priced())
     title = reports[0].file if not many else f"{len(reports)} recordings"
     return Document(f"vtop report: {title}", tuple(sections))

@@ -15,6 +15,7 @@ from vtop import faults, units
 from vtop.metrics.quantity import Quantity
 from vtop.recording import (
     AnyEvent,
+    CapacitySearch,
     End,
     Gpu,
     Host,
@@ -73,6 +74,7 @@ class Session:
         self.servers = [ServerHistory(target, start.interval_s, start.unix_s) for target in start.servers]
         self.gpus = GpuHistory(start.interval_s)
         self.load = LoadHistory()
+        self.searches: list[CapacitySearch] = []  # of capacity: begins and ends
         self._detectors = {server: PreemptionDetector(server, number) for number, server in enumerate(self.servers)}
         self._fits = {server: WriteFit(server) for server in self.servers}
         self._decode_steps = {server: DecodeSteps(server) for server in self.servers}
@@ -102,6 +104,8 @@ class Session:
                 self.load.apply_request(event)
             case Load():
                 self._apply_load(event)
+            case CapacitySearch():
+                self.searches.append(event)
             case Host():
                 self.load.apply_host(event)
             case Outage():
@@ -354,8 +358,13 @@ class Session:
     def _load(self, now_s: float) -> LoadPart | None:
         """vtop's own load, with what the server's prefix cache gave during its phase."""
         part = self.load.part(now_s)
+        return part if part is None else replace(part, prefix_hit_tokens=self.prefix_hits(part.phase, now_s))
+
+    def prefix_hits(self, phase: int, now_s: float) -> float | None:
+        """Prompt tokens that the server's prefix cache gave from the scrape before a phase of load to the one after."""
+        part = self.load.part_of(phase, now_s)
         if part is None or part.server >= len(self.servers):
-            return part
+            return None
         server = self.servers[part.server]
         scrapes = server.visible(now_s)
         parts = [part for part in server.parts(Quantity.PROMPT_TOKENS_BY_SOURCE) if part != "local_compute"]
@@ -365,7 +374,7 @@ class Session:
         last = min(scrapes, bisect_right(server.at_s, part.begin_s + part.elapsed_s, 0, scrapes) + 1) - 1
         grown = [track.grown(first, last) for track in hits if track is not None] if last >= first else []
         known = [tokens for tokens in grown if tokens is not None]
-        return replace(part, prefix_hit_tokens=sum(known) if known else None)
+        return sum(known) if known else None
 
     def _one_load(self, scrapes: Window, now_s: float) -> bool:
         """Whether vtop's own load, where it runs, aimed at one thing all through a window."""

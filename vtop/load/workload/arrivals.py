@@ -79,11 +79,26 @@ def _instants(phase: PlannedPhase, recorded_s: Sequence[float], first: int, star
     if phase.arrival == "constant":
         # the first one at once; after a change one gap later, or it would meet the last of the old rate
         return (start_s + (step + (first > 0)) / rate for step in count())
+    if phase.arrival == "vllm":
+        return iter(_normalised(phase, rate, first, start_s))
     random = Random(f"{phase.seed} arrivals {first}")
     if phase.arrival == "poisson":
         return _summed(start_s, lambda: random.expovariate(rate))
     shape = float((phase.arrival or "").removeprefix("gamma:"))
     return _summed(start_s, lambda: random.gammavariate(shape, 1 / (shape * rate)))
+
+
+def _normalised(phase: PlannedPhase, rate: float, first: int, start_s: float) -> list[float]:
+    """The instants of `vllm bench serve --seed S`, to be held against its results: gaps of numpy's legacy generator,
+    scaled so that the last request comes at n / rate. Source: vLLM, benchmarks/serve.py, get_request."""
+    import numpy as np
+
+    assert phase.total is not None  # as the words were read
+    many = phase.total - first
+    gaps = np.random.RandomState(phase.seed).gamma(shape=1.0, scale=1 / rate, size=many)
+    instants = np.cumsum(gaps)
+    scale = many / rate / float(instants[-1]) if many else 1.0
+    return [start_s + float(at_s) * scale for at_s in instants]
 
 
 def _summed(start_s: float, gap: Callable[[], float]) -> Iterator[float]:

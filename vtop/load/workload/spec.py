@@ -25,7 +25,10 @@ _Word = TypeVar("_Word", bound=str)
 WORDS = {
     "c": ("c=64", "closed loop: so many requests in flight; c=1,2,4 and c=1..64 (doubling) are phases"),
     "rate": ("rate=8", "open loop: requests a second, whether or not answers come; lists as with c"),
-    "arrival": ("arrival=gamma:0.5", "of an open loop: poisson (default), constant, gamma:K (K < 1 is burstier)"),
+    "arrival": (
+        "arrival=gamma:0.5",
+        "of an open loop: poisson (default), constant, vllm (its bench's), gamma:K (K < 1: bursts)",
+    ),
     "max": ("max=128", "cap of an open loop; the wait for a slot is part of the latency"),
     "in": ("in=1024", "prompt tokens of a request, all of them; in=512~2048 is a range [1024]"),
     "out": ("out=256", "output tokens, exactly; out=64~256 is a range [256; with dataset: the file's]"),
@@ -302,9 +305,15 @@ class _Spec:
             if not known:
                 self.wrong(f"arrival={text}: the shape is no number above 0", "arrival=gamma:0.5")
             return f"gamma:{plain(float(shape))}"
+        if text == "vllm":
+            if "n" not in self.values:
+                self.wrong("arrival=vllm scales the gaps so that n requests take n / rate", "n=500 with it")
+            if "seed" in self.values and self._whole("seed", 0, 2**63 - 1) >= 2**32:
+                self.wrong(f"seed={self.values['seed']}: arrival=vllm takes numpy's seeds", "a seed below 2^32")
+            return text
         if text not in ("poisson", "constant"):
-            near = _near(kind, ("poisson", "constant", "gamma:0.5"))
-            self.wrong(f"arrival={text} is not known", f"arrival={near or 'poisson, constant or gamma:0.5'}")
+            near = _near(kind, ("poisson", "constant", "gamma:0.5", "vllm"))
+            self.wrong(f"arrival={text} is not known", f"arrival={near or 'poisson, constant, gamma:0.5 or vllm'}")
         return text
 
     def _one_of(self, key: str, choices: Sequence[_Word]) -> _Word:

@@ -82,6 +82,7 @@ def _joint(judged: _Judged) -> Table:
             units.number(slo.good_per_s),
             f"{slo.errors:,}",
             f"{slo.timeouts:,}",
+            f"{slo.rejected:,}",
             f"{slo.open:,}",
             f"{slo.single_token:,}",
         )
@@ -90,7 +91,7 @@ def _joint(judged: _Judged) -> Table:
     bounds = judged[0][2].by_bound
     head = (
         "phase", "asked/s", "achieved/s", "attainment", *(f"{_BOUNDS[one.name]} alone" for one in bounds),
-        "kept all bounds", "good/s", "errors", "timed out", "open", "1 token",
+        "kept all bounds", "good/s", "errors", "timed out", "rejected", "open", "1 token",
     )  # fmt: skip
     asked = " and ".join(f"{_BOUNDS[one.name]} ≤ {units.seconds(one.bound_s)}" for one in bounds)
     notes = [

@@ -65,6 +65,7 @@ class SloAttainment:
     by_length: tuple[LengthAttainment, ...] = ()  # where requests differ by a factor of four; shortest first
     errors: int = 0
     timeouts: int = 0
+    rejected: int = 0  # by a server or gateway at its limit (429); not among the errors
     open: int = 0  # not answered when the load ended
     undefined: int = 0  # left out: TPOT is the only bound, and the answer had one token
     single_token: int = 0  # answers without a TPOT, where that has a bound
@@ -98,7 +99,7 @@ class LoadPart:
     progress_ratio: float | None
     left_s: float | None
     elapsed_s: float
-    late_p50_s: float | None  # sent - due
+    late_p50_s: float | None  # sent - due; under a cap (max=) sent - the free slot
     late_p99_s: float | None
     ttft: Quantiles  # from sent
     ttft_from_due: Quantiles | None  # of an open loop

@@ -2,10 +2,10 @@
 
     attainment = requests that succeeded and kept every bound / requests
 
-A request that failed, timed out or was still open at the end stands in the denominator. TPOT of an answer of one token
-does not exist: it cannot break that bound and is not judged by it, and where TPOT is the only bound such a request is
-judged by nothing, left out and counted. A time equal to its bound keeps it. 99 % of the requests within one bound and
-99 % within another can be 98 % within both: the joint share is never more than the least of those beside it.
+A request that failed, timed out, was rejected or was still open at the end stands in the denominator. TPOT of an
+answer of one token does not exist: it cannot break that bound and is not judged by it, and where TPOT is the only bound
+such a request is judged by nothing, left out and counted. A time equal to its bound keeps it. 99 % of the requests
+within one bound and 99 % within another can be 98 % within both: the joint share is at most the least of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from vtop.session.load.exact_histogram import ExactHistogram
 from vtop.session.load.request_latency import RequestLatency
 
-ERROR, TIMEOUT, OPEN = "error", "timeout", "open"
+ERROR, TIMEOUT, REJECTED, OPEN = "error", "timeout", "rejected", "open"
 BOUNDS: Final = ("ttft", "tpot", "e2e")
 
 
@@ -32,6 +32,7 @@ class Attainment:
     open: int
     undefined: int  # left out: TPOT was the only bound and the answer had one token
     by_bound: tuple[tuple[str, float], ...]
+    rejected: int = 0
 
     @property
     def ratio(self) -> float | None:
@@ -39,12 +40,12 @@ class Attainment:
 
 
 class AttainmentCount:
-    """Counts outcomes one after the other: an answer, or how there was none (error, timeout, open)."""
+    """Counts outcomes one after the other: an answer, or how there was none (error, timeout, rejected, open)."""
 
     def __init__(self, bounds: Mapping[str, float]) -> None:
         self.bounds = dict(bounds)
         self.judged = self.passed = self.undefined = self.single_token = 0
-        self.failed = {ERROR: 0, TIMEOUT: 0, OPEN: 0}
+        self.failed = {ERROR: 0, TIMEOUT: 0, REJECTED: 0, OPEN: 0}
         self.kept = dict.fromkeys(bounds, 0)
         self.times = {name: ExactHistogram() for name in BOUNDS if name in bounds}  # from due, as the bounds are
         self.by_length: dict[tuple[int, int], AttainmentCount] = {}
@@ -89,6 +90,7 @@ class AttainmentCount:
             open=self.failed[OPEN],
             undefined=self.undefined,
             by_bound=tuple((f"{name}_s", kept / of) for name, kept, of in shares if of),
+            rejected=self.failed[REJECTED],
         )
 
 

@@ -15,7 +15,7 @@ from vtop import units
 from vtop.recording import Host, Load, Request
 from vtop.recording.vocabulary import LOAD_SHAPES, known
 from vtop.session.frame.load import BoundAttainment, LengthAttainment, LoadPart, Quantiles, SloAttainment
-from vtop.session.load.attainment import ERROR, OPEN, TIMEOUT, AttainmentCount
+from vtop.session.load.attainment import ERROR, OPEN, REJECTED, TIMEOUT, AttainmentCount
 from vtop.session.load.client_ttft import Answered
 from vtop.session.load.exact_histogram import ExactHistogram
 from vtop.session.load.phase import LoadPhase
@@ -72,7 +72,9 @@ class LoadHistory:
         elif request.first_s is not None:
             phase.first_t.append(request.t)
         elif request.sent_s is not None:
-            late_s = request.sent_s - request.due_s if request.due_s is not None else 0.0
+            # under a cap that was asked for, the wait for a slot is no lateness of the client
+            since_s = request.admitted_s if phase.begin.max_in_flight is not None else request.due_s
+            late_s = request.sent_s - since_s if since_s is not None else 0.0
             phase.sent_t.append(request.t)
             phase.sent_s.append(request.sent_s)
             phase.sent_warmup.append(request.warmup)
@@ -294,6 +296,7 @@ def _apart(slo: AttainmentCount | None) -> dict[str, Any]:
         "by_length": _lengths(slo.by_length),
         "errors": slo.failed[ERROR],
         "timeouts": slo.failed[TIMEOUT],
+        "rejected": slo.failed[REJECTED],
         "open": slo.failed[OPEN],
         "undefined": slo.undefined,
         "single_token": slo.single_token,

@@ -13,12 +13,13 @@ from typing import Final
 
 from vtop.recording import Request
 from vtop.recording.vocabulary import ERROR_CLASSES, ErrorClass, known
-from vtop.session.load.attainment import ERROR, OPEN, TIMEOUT, AttainmentCount
+from vtop.session.load.attainment import ERROR, OPEN, REJECTED, TIMEOUT, AttainmentCount
 from vtop.session.load.exact_histogram import ExactHistogram
 from vtop.session.load.request_latency import RequestLatency, latency_of
 from vtop.session.load.token_timeline import SLICE_US, TokenTimeline
 
 UNFINISHED: Final = "cancelled_at_end"
+TOO_MANY: Final = 429  # HTTP
 CLIENT_LIMIT: Final = "client_limit"  # a request that this machine could not send
 
 
@@ -147,7 +148,9 @@ class RequestStats:
 
 
 def outcome_of(request: Request) -> RequestLatency | str:
-    """What an ended request took, or how there was no answer: a time-out apart from the other errors."""
+    """What an ended request took, or how there was no answer: a time-out and a rejection apart from errors."""
+    if request.status == TOO_MANY:
+        return REJECTED
     if request.error is not None:
         return {"timeout": TIMEOUT, "stalled": TIMEOUT, UNFINISHED: OPEN}.get(request.error, ERROR)
     return latency_of(request)

@@ -1,0 +1,191 @@
+"""A search of capacity, read from a recording: each run judged from its own lines, and why some are no evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.session.made import Log, Server
+from vtop.plan.capacity_answer import on_record
+from vtop.plan.capacity_record import RecordedSearch, another, searches
+from vtop.recording import CapacitySearch, Identity, Load, Request
+
+SEARCH = CapacitySearch(
+    rule="floor", runs=2, requests=20, seed=101, first_per_s=4.0, most_per_s=100.0, slo={"ttft": 0.5, "e2e": 2.0}
+)
+Answers = Callable[[int], dict[str, Any]]
+
+
+def quick(_: int) -> dict[str, Any]:
+    return {"first_s": 0.1, "last_s": 0.2}
+
+
+class Made:
+    """A recording of a search: run after run on one server that is scraped every second."""
+
+    def __init__(self, asked: CapacitySearch = SEARCH, servers: int = 1) -> None:
+        self.log, self.server = Log(servers), Server()
+        self.now_s, self.phase = 1.0, 0
+        for number in range(servers):
+            self.log.scrape(0.5, self.server, server=number)
+        self.log.add(asked, 0.9)
+
+    def run(
+        self, rate: float, seed: int, answers: Answers = quick, *, sent: int = 20, in_flight: bool = False, **more: Any
+    ) -> None:
+        """A request each 1 / rate seconds. answers: of request k, its instants after it was due, or its error.
+        in_flight: with a line also for its being sent."""
+        begin_s = self.now_s
+        known: dict[str, Any] = {"spec": "rate", "shape": "open", "slo": SEARCH.slo, **more}
+        phase = Load(phase=self.phase, state="begin", rate_per_s=rate, requests=20, seed=seed, **known)
+        self.log.add(phase, begin_s)
+        for k in range(sent):
+            due_s = begin_s + k / rate
+            own = answers(k)
+            after = {name: due_s + value for name, value in own.items() if name.endswith("_s")}
+            other = {name: value for name, value in own.items() if not name.endswith("_s")}
+            end_s = after.setdefault("end_s", after.get("last_s", due_s + 0.2))
+            self.server.engine.count(prompt_tokens=100, generation_tokens=5)
+            if in_flight:
+                self.log.add(Request(id=k, phase=self.phase, due_s=due_s, sent_s=after["sent_s"]), after["sent_s"])
+            line = {"due_s": due_s, "sent_s": due_s, "output_tokens": 5, "status": 200, **after, **other}
+            self.log.add(Request(id=k, phase=self.phase, **line), end_s)
+        end_s = max(begin_s + sent / rate, self.log.events[-1].t) + 0.1
+        self.log.add(Load(phase=self.phase, state="end", reason="done", spec="rate", shape="open"), end_s)
+        self.now_s, self.phase = end_s + 4.0, self.phase + 1
+        self.log.scrape(end_s + 0.5, self.server)
+
+    def found(self) -> RecordedSearch:
+        (one,) = searches(self.log.session())
+        return one
+
+
+def made(*runs: tuple[float, int, Answers]) -> Made:
+    one = Made()
+    for run in runs:
+        one.run(*run)
+    return one
+
+
+def test_the_bracket_is_read_from_the_runs_on_record() -> None:
+    slow: Answers = lambda k: {"first_s": 0.1 if k % 2 else 0.9, "last_s": 1.0}  # noqa: E731
+    now = made((4.0, 101, quick), (4.0, 102, quick), (8.0, 101, slow)).found().search.bracket()
+    assert (now.passes_per_s, now.fails_per_s, now.end) == (4.0, 8.0, None)
+
+
+@pytest.mark.parametrize(
+    ("answers", "counted"),
+    [
+        (lambda k: {"error": "stalled", "detail": "no byte for 60 s"}, ("timeouts", 20)),
+        (lambda k: {"error": "http_status", "status": 500} if k < 5 else quick(k), ("errors", 5)),
+        (lambda k: {"error": "http_status", "status": 429} if k < 5 else quick(k), ("rejected", 5)),
+        (lambda k: {"error": "cancelled_at_end"} if k > 15 else quick(k), ("open", 4)),
+    ],
+    ids=["stalls", "errors", "rejects", "never answers"],
+)
+def test_a_server_that_does_not_answer_fails_and_how_is_counted(answers: Answers, counted: tuple[str, int]) -> None:
+    one = made((4.0, 101, answers)).found().search
+    (rate,) = one.rates()
+    assert rate.verdict == "fail"
+    assert getattr(rate.runs[0].attained, counted[0]) == counted[1]
+
+
+def test_requests_that_were_never_sent_are_missed() -> None:
+    one = Made()
+    one.run(4.0, 101, sent=12)
+    (rate,) = one.found().search.rates()
+    assert (rate.verdict, rate.runs[0].attained.open, rate.lowest_ratio) == ("fail", 8, 0.6)
+
+
+def test_a_warm_prefix_cache_is_no_evidence() -> None:
+    def warm(_: int) -> dict[str, Any]:
+        one.server.engine.count(prefix_cache_hits=50)
+        return quick(0)
+
+    one = Made()
+    one.run(4.0, 101, warm)
+    found = one.found().search
+    assert found.results == {}
+    assert found.refused[0].why_not == "50% of its prompt tokens came from the prefix cache"
+    one.run(4.0, 101, warm)
+    one.run(4.0, 101, warm)
+    assert one.found().search.end == "no evidence"
+
+
+def test_a_server_that_restarted_ends_the_search() -> None:
+    one = made((4.0, 101, quick))
+    one.server = Server(started_s=2000.0)
+    one.run(4.0, 102)
+    found = one.found().search
+    assert (found.end, found.why) == ("server changed", "another process answers: it was restarted")
+    assert found.next() is None
+
+
+def test_a_client_that_was_late_by_more_than_a_bound_can_bear_is_no_evidence() -> None:
+    one = Made()
+    one.run(4.0, 101, lambda k: quick(k) | {"sent_s": 0.02}, in_flight=True)
+    one.run(4.0, 101, lambda k: quick(k) | {"sent_s": 0.1}, in_flight=True)
+    found = one.found().search
+    assert [run.seed for run in found.results[4.0]] == [101]
+    assert [run.why_not for run in found.refused] == ["the client was the limit: requests left 100 ms late (p99)"]
+
+
+def test_the_backlog_is_counted_at_the_quarters() -> None:
+    growing: Answers = lambda k: {"first_s": 0.1 + 0.2 * k, "last_s": 0.2 + 0.2 * k}  # noqa: E731
+    (rate,) = made((4.0, 101, growing)).found().search.rates()
+    assert list(rate.runs[0].backlog) == sorted(rate.runs[0].backlog)
+    assert rate.runs[0].backlog[-1] > rate.runs[0].backlog[0] > 0
+
+
+def test_a_closed_loop_stands_beside_the_search_and_is_no_run_of_it() -> None:
+    one = Made()
+    one.run(4.0, 101, concurrency=2)
+    found = one.found()
+    assert found.search.results == {}
+    assert [(loop.concurrency, loop.requests, loop.attained_ratio) for loop in found.closed] == [(2, 20, 1.0)]
+
+
+def test_a_run_that_was_broken_off_is_made_again() -> None:
+    one = made((4.0, 101, quick))
+    one.log.add(Load(phase=1, state="begin", spec="", shape="open", rate_per_s=4.0, requests=20, seed=102), one.now_s)
+    one.log.add(Load(phase=1, state="end", reason="stopped", spec="", shape="open"), one.now_s + 1)
+    wanted = one.found().search.next()
+    assert wanted is not None
+    assert (wanted.rate_per_s, wanted.seed) == (4.0, 102)
+
+
+def test_the_end_of_a_search_is_on_record() -> None:
+    one = made((4.0, 101, quick), (4.0, 102, quick))
+    one.log.add(CapacitySearch(reason="deadline"), one.now_s)
+    (answer,) = on_record(one.log.session())
+    assert (answer.bracket.end, answer.bracket.passes_per_s, answer.requests_sent) == ("deadline", 4.0, 40)
+
+
+@pytest.mark.parametrize(
+    ("now", "why"),
+    [
+        (Identity(server=0, version="0.33"), "its version is 0.33, and was 0.32"),
+        (Identity(server=0, version="0.32", flags={"max-num-seqs": 10}), "its flags changed: --max-num-seqs 8 → 10"),
+        (Identity(server=0, version="0.32", flags={"max-num-seqs": 8}), None),
+    ],
+)
+def test_a_search_goes_on_only_on_the_same_server(now: Identity, why: str | None) -> None:
+    def session(identity: Identity) -> Any:
+        log = Log()
+        log.add(identity, 0.1)
+        log.scrape(0.5, Server())
+        return log.session()
+
+    was = session(Identity(server=0, version="0.32", flags={"max-num-seqs": 8}))
+    assert another(was, session(now), 0) == why
+
+
+def test_two_searches_of_two_servers_are_kept_apart() -> None:
+    one = Made(servers=2)
+    one.log.add(msgspec.structs.replace(SEARCH, server=1), 0.95)
+    one.run(4.0, 101, server=1)
+    first, second = searches(one.log.session())
+    assert (len(first.search.results), len(second.search.results)) == (0, 1)
