@@ -19,9 +19,18 @@ from vtop.plan.all_reduce import Cost, Fitted, Link, Measured
 from vtop.plan.kv_plan import Memory
 from vtop.plan.model_config import ModelConfig
 from vtop.plan.observed import Steps
-from vtop.plan.tensor_parallel import Step, StepTime, payload_bytes, step, threshold_tokens
+from vtop.plan.tensor_parallel import (
+    Step,
+    StepTime,
+    attention_flops,
+    mlp_flops,
+    payload_bytes,
+    projection_flops,
+    step,
+    threshold_tokens,
+)
 from vtop.plan.topology import Group
-from vtop.plan.tp_breaks import Break, Setting, breaks, model_refused
+from vtop.plan.tp_breaks import Break, Setting, attention_share, breaks, model_refused
 from vtop.plan.tp_record import OnRecord, commands, on_record, span
 from vtop.plan.trace_check import TraceCheck
 
@@ -104,12 +113,28 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class StepWork:
+    """What a step of T tokens computes: FLOPs of a layer's projections and of its MLP, and of all layers' together.
+    Left out: attention over the context, norms, logits, sampling, scheduling. attention_ratio: what is left out of
+    attention over the context asked for, over F_proj; None where none was told."""
+
+    tokens: int
+    attention_flops: int
+    mlp_flops: int
+    projection_flops: int
+    projection_s: float
+    other_s: float
+    attention_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class TpPlan:
     name: str
     refused: str | None
     layers: int
     timing: str
     activation_bytes: int
+    work: tuple[StepWork, ...]  # by T
     candidates: tuple[Candidate, ...]
     choice: str
     commands: tuple[str, ...]
@@ -141,13 +166,31 @@ def plan(
         activation_bytes=asked.activation_bytes,
         candidates=candidates,
         choice=_choice(asked, candidates) if candidates else "",
-        commands=commands(model.dense, asked.ps, _tokens(asked), asked.activation_bytes)
-        if model.dense is not None
-        else (),
+        work=_work(model, asked) if refused is None else (),
+        commands=_commands(model, asked),
         backends=tuple(backends),
         groups=tuple(groups),
         trace=trace,
         notes=tuple(_notes(asked, backends, groups)),
+    )
+
+
+def _work(model: ModelConfig, asked: Asked) -> tuple[StepWork, ...]:
+    shape = model.dense
+    if shape is None:
+        return ()
+    context = asked.setting.context
+    return tuple(
+        StepWork(
+            tokens=tokens,
+            attention_flops=attention_flops(shape, tokens),
+            mlp_flops=mlp_flops(shape, tokens),
+            projection_flops=projection_flops(shape, tokens),
+            projection_s=asked.timing(tokens),
+            other_s=asked.other_s[0],
+            attention_ratio=attention_share(model, context) if context is not None else None,
+        )
+        for tokens in asked.tokens
     )
 
 

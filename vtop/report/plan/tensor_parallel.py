@@ -18,6 +18,7 @@ def document(answer: TpPlan) -> Document:
     able = [one for one in answer.candidates if one.rows and one.p > 1]
     if able:
         sections.append(Section("speed", "Speed-up over one GPU", 2, tuple(_speed(answer, able))))
+        sections.append(Section("work", "What a step computes", 2, (_work(answer),)))
         sections.append(Section("steps", "What each step saves and adds", 2, tuple(map(_steps, able))))
     if answer.candidates:
         sections.append(Section("choice", "Which to take", 2, (_verdicts(answer), Text(answer.choice))))
@@ -67,6 +68,28 @@ def _speed(answer: TpPlan, able: list[Candidate]) -> list[Block]:
         panels=(Panel("times as fast as one GPU", series, (Rule("one GPU", "limit", 1.0),)),),
     )
     return [*blocks, Drawing(figure)]
+
+
+def _work(answer: TpPlan) -> Table:
+    rows = tuple(
+        (
+            str(one.tokens),
+            f"{one.attention_flops / 1e9:.3g}",
+            f"{one.mlp_flops / 1e9:.3g}",
+            f"{one.projection_flops / 1e9:.4g}",
+            units.seconds(one.projection_s),
+            units.seconds(one.other_s),
+        )
+        for one in answer.work
+    )
+    notes = [
+        f"GFLOP. F_attn = 4 T (H² + H H_KV) and F_mlp = 6 T H I of a layer, F_proj = their sum over {answer.layers} "
+        "layers. Left out: attention over the context, norms, logits, sampling, scheduling; t_other is --other.",
+    ]
+    share = answer.work[0].attention_ratio if answer.work else None
+    if share is not None:
+        notes.append(f"Attention over the context would add {units.percent(share)} to F_proj.")
+    return Table("What a step computes", ("T", "F_attn", "F_mlp", "F_proj", "t_proj", "t_other"), rows, tuple(notes))
 
 
 def _line(one: Candidate, at: int) -> Series:
