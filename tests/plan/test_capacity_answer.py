@@ -102,6 +102,7 @@ def test_the_panel_shows_the_curve_the_bracket_and_the_run() -> None:
         (("--simulate", "h200-qwen2.5-7b", "--against", ":8001"), "--against is of a measured search"),
         (("--simulate", "h200-qwen2.5-7b", "--with", "max=8"), "a cap in the client is not simulated"),
         (("--url", ":1", "--url", ":2"), "--against URL"),
+        (("--hosts", "2"), "--hosts and --max-num-seqs are of a simulated search"),
         (("--growth", "20%"), "--growth is that within --scale-out"),
         (("--with", "in=8 c=4"), "rate, requests and seed are the search's"),
         (("--resume", "sweep_c64"), "it holds no searches of capacity"),
@@ -131,3 +132,13 @@ def test_a_simulated_search_as_json_has_all_that_stands_beside_the_bracket() -> 
     assert found["headroom"]["ratio"] < 1
     assert found["goodput_per_gpu_per_s"] == found["goodput_per_s"]
     assert found["bench_command"].startswith("vllm bench serve")
+
+
+def test_a_simulated_search_says_what_other_hosts_would_make_of_it_and_where_the_profile_ends() -> None:
+    words = ["--rule", "floor", "--runs", "2", "--n", "20", "--from", "60", "--max", "60", "--with", "in=64 out=4"]
+    done = runner().invoke(
+        main, ["capacity", *SLO, *words, "--simulate", "h200-qwen2.5-7b", "--hosts", "2", "--no-hold"]
+    )
+    said = " ".join(done.stdout.split())
+    assert "On 2 other hosts that are as plausible, the bracket lies between 60.0 and beyond the highest rate" in said
+    assert "Beyond the profile: prompt tokens 64, and it was fitted on 1,024 to 6,144." in said

@@ -31,7 +31,14 @@ def plain(text: str) -> str:
     return re.sub(r"\s+", " ", text)
 
 
-@pytest.mark.parametrize(("commands", "shown"), blocks(), ids=lambda one: one[0][:50] if one else "")
+def cases() -> list[object]:
+    """Those that simulate for seconds are run apart."""
+    found = blocks()
+    marks = [(pytest.mark.slow,) if any("--simulate" in line for line in commands) else () for commands, _ in found]
+    return [pytest.param(*block, marks=mark) for block, mark in zip(found, marks, strict=True)]
+
+
+@pytest.mark.parametrize(("commands", "shown"), cases(), ids=lambda one: one[0][:50] if one else "")
 def test_every_command_runs_and_prints_what_the_page_shows(
     commands: list[str], shown: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

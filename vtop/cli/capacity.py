@@ -52,8 +52,9 @@ OWN_WORDS = ("c", "rate", "n", "for", "seed", "trace")  # of a load, which the s
     metavar="FILE",
     help="Go on with an interrupted search on record; the same words, the same server.",
 )
-@click.option("--simulate", "profile", metavar="PROFILE", help="On the simulated engine, in seconds: a fitted profile.")
-@click.option("--max-num-seqs", type=click.IntRange(1), default=128, show_default=True, metavar="N", help="Simulated.")
+@click.option("--simulate", "profile", metavar="FILE|PROFILE", help="On the simulated engine, in seconds.")
+@click.option("--max-num-seqs", type=click.IntRange(1), metavar="N", help="Simulated. [128, or as recorded]")
+@click.option("--hosts", type=click.IntRange(0, 32), default=0, metavar="N", help="And on N other plausible hosts. [0]")
 @click.option("--model", metavar="NAME", help="The model to ask for, where several are served.")
 @click.option("--yes", is_flag=True, help="Do not ask before loading a server on another host.")
 @click.option(
@@ -124,6 +125,8 @@ def _fits(asked: dict[str, Any], like: PlannedPhase) -> None:
             raise VtopError(f"{told} is of a measured search; --simulate has no server and takes seconds to run again")
         if like.max_in_flight is not None:
             raise VtopError("--with max=…: a cap in the client is not simulated; measure it, with --url")
+    elif asked["hosts"] or asked["max_num_seqs"] is not None:
+        raise VtopError("--hosts and --max-num-seqs are of a simulated search: with --simulate")
     if len(asked["urls"]) > 1:
         raise VtopError("capacity is of one server: name one --url; a second one to compare it with is --against URL")
     if asked["resume"] is not None and asked["against"] is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vtop import units
@@ -14,7 +16,6 @@ from vtop.errors import VtopError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from vtop.access import Access
     from vtop.cli.capacity_panel import CapacityPanel
@@ -22,37 +23,67 @@ if TYPE_CHECKING:
     from vtop.plan.capacity import Next, RunResult, Search
     from vtop.plan.capacity_answer import Searched
     from vtop.plan.capacity_record import RecordedSearch
+    from vtop.plan.capacity_runs import SimulatedServer
     from vtop.recording import CapacitySearch
     from vtop.recording.events import Target
     from vtop.session.session import Session
 
 Servers = tuple[list["Target"], list["Access"]]
+SEQS = 128  # seats of a simulated server, where none are told
 FIRST_SCRAPE_S = 15.0  # for a server to be read for the first time
 
 
 def simulate(asked: CapacitySearch, like: PlannedPhase, given: dict[str, Any]) -> list[Searched]:
-    from vtop.engine.core.flags import Flags
-    from vtop.engine.fit import profile
     from vtop.plan.capacity import Search
     from vtop.plan.capacity_answer import Searched
     from vtop.plan.capacity_record import RecordedSearch, plan_of
-    from vtop.plan.capacity_runs import closed_phase_of, simulated, simulated_closed
+    from vtop.plan.capacity_runs import closed_phase_of, plausible, simulated, simulated_closed
 
-    fitted = profile.load(given["profile"])
-    known = fitted.flags
-    flags = Flags(known["num_gpu_blocks"], block_size=known["block_size"], max_num_seqs=given["max_num_seqs"])
-    one = RecordedSearch(asked, plan_of(asked), Search(plan_of(asked)), gpus=1)
+    server = _simulated_server(given)
+    plan = plan_of(asked)
+    one = RecordedSearch(asked, plan, Search(plan), gpus=1)
     if given["closed_loop"] is not None:
         phase = closed_phase_of(like, given["closed_loop"], asked.requests, asked.seed)
-        one.closed.append(simulated_closed(phase, flags, fitted, asked.slo))
-    told = _Told()
+        one.closed.append(simulated_closed(phase, server, asked.slo))
 
-    def run(_: int, wanted: Next) -> RunResult:
-        return simulated(wanted, like, flags, fitted, asked.slo)
+    def searched(search: Search, on: SimulatedServer, told: _Told) -> None:
+        _by_turns([search], lambda _, wanted: simulated(wanted, like, on, asked.slo), told, given["deadline_s"])
 
-    _by_turns([one.search], run, told, given["deadline_s"])
-    seats = f"--max-num-seqs {flags.max_num_seqs}, {flags.kv_tokens:,} tokens of KV"
-    return [Searched(one, f"the simulated engine, {fitted.name}, {seats}", like, None)]
+    searched(one.search, server, _Told())
+    for number, other in enumerate(plausible(server, given["hosts"]) if given["hosts"] else (), 1):
+        if one.search.end == "stopped":
+            break
+        echo(f"plausible host {number} of {given['hosts']}", err=True)
+        search = Search(plan)
+        searched(search, other, _Told(quiet=True))
+        one.hosts.append(search.bracket())
+    runs = [run.running_peak or 0.0 for rate in one.search.rates() if rate.verdict == "pass" for run in rate.runs]
+    one.remarks.extend(server.beyond(like, max(runs, default=None)))
+    seats = f"--max-num-seqs {server.flags.max_num_seqs}, {server.flags.kv_tokens:,} tokens of KV"
+    return [Searched(one, f"the simulated engine, {server.profile.name}, {seats}", like, None)]
+
+
+def _simulated_server(given: dict[str, Any]) -> SimulatedServer:
+    """Of a profile, or of a recording: its flags, and its host by the profile of its GPU or one fitted on it."""
+    from vtop.cli.whatif import profile_for, runs_of
+    from vtop.engine.core.flags import Flags
+    from vtop.engine.fit import profile
+    from vtop.engine.fit.calibration import host_factors_of
+    from vtop.engine.whatif.unknowns import Draw
+    from vtop.plan.capacity_runs import SimulatedServer
+
+    name = given["profile"]
+    if name.endswith(".toml") or name in profile.names():
+        fitted = profile.load(name)
+        known = fitted.flags
+        seqs = given["max_num_seqs"] or SEQS
+        flags = Flags(known["num_gpu_blocks"], block_size=known["block_size"], max_num_seqs=seqs)
+        return SimulatedServer(flags, fitted, fitted.shape)
+    runs, _ = runs_of(Path(name), {"was_seqs": None, "was_budget": None, "model_config": given["model_config"]})
+    fitted = profile_for(None, runs, Path(name))
+    run = max(runs, key=lambda one: one.observed.running or 0.0)
+    flags = replace(run.flags, max_num_seqs=given["max_num_seqs"] or run.flags.max_num_seqs)
+    return SimulatedServer(flags, fitted, run.shape or fitted.shape, Draw(host_factors_of(run, fitted), 0.0, 0))
 
 
 def measure(asked: CapacitySearch, like: PlannedPhase, servers: Servers, given: dict[str, Any]) -> list[Searched]:
@@ -206,12 +237,13 @@ class _Live:
 class _Told:
     """What is said while a search runs: a line on stderr for each rate that is judged, and on a terminal a panel."""
 
-    def __init__(self, panel: CapacityPanel | None = None) -> None:
+    def __init__(self, panel: CapacityPanel | None = None, *, quiet: bool = False) -> None:
         self._panel = panel
+        self._quiet = quiet
         self._said: list[dict[float, str]] = []
 
     def plan(self, searches: Sequence[Search]) -> None:
-        for search in searches:
+        for search in searches if not self._quiet else ():
             left = search.left()
             each = search.plan.requests / search.plan.first_per_s
             echo(
@@ -227,6 +259,8 @@ class _Told:
             self._panel.show(searches, number, wanted, elapsed_s)
 
     def judged(self, number: int, search: Search, result: RunResult) -> None:
+        if self._quiet:
+            return
         if result.why_not is not None:
             echo(f"rate={result.rate_per_s:g} seed {result.seed}: not counted, {result.why_not}", err=True)
             return

@@ -78,8 +78,8 @@ def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -
     changed = [name for name in ("seqs", "kv_tokens", "budget", "search_for", "slo") if asked[name]]
     if asked["priced"] and changed:
         raise VtopError("--prices is of the recorded flags: ask for other flags, --search or --slo without it")
-    found, taken = _runs(file, asked)
-    profile = _profile(asked["profile_name"], found, file)
+    found, taken = runs_of(file, asked)
+    profile = profile_for(asked["profile_name"], found, file)
     factors = [AS_FITTED if asked["profile_alone"] else host_factors_of(run, profile) for run in found]
     began_s = time.perf_counter()
     if asked["priced"]:
@@ -141,7 +141,7 @@ def fit(files: tuple[Path, ...], output: Path, name: str | None, **asked: Any) -
     from vtop.engine.fit import profile
     from vtop.engine.fit.fit import fit as fitted
 
-    given = [run for file in files for run in _runs(file, asked)[0]]
+    given = [run for file in files for run in runs_of(file, asked)[0]]
     echo(f"fitting {len(given)} {'run' if len(given) == 1 else 'runs'}; a minute or two …", err=True)
     names = ", ".join(dict.fromkeys(file.name.partition(".jsonl")[0] for file in files))
     server = next((run.server for run in given if run.server is not None), None)
@@ -153,7 +153,7 @@ def fit(files: tuple[Path, ...], output: Path, name: str | None, **asked: Any) -
     echo(str(output), err=True)
 
 
-def _runs(file: Path, asked: dict[str, Any]) -> tuple[list[Run], list[str]]:
+def runs_of(file: Path, asked: dict[str, Any]) -> tuple[list[Run], list[str]]:
     """The runs of a recording, and which of their flags are taken for granted. Raises VtopError where there is none."""
     from vtop.engine.core.model_shape import shape_of
     from vtop.engine.runs.runs import Run, read
@@ -228,7 +228,7 @@ def _bounds(text: str | None) -> Bounds | None:
     return slo(text).record()
 
 
-def _profile(name: str | None, runs: Sequence[Run], file: Path) -> Profile:
+def profile_for(name: str | None, runs: Sequence[Run], file: Path) -> Profile:
     """The profile asked for, or that of the recorded GPU, or one fitted on the recording itself."""
     from vtop.engine.fit import profile
     from vtop.engine.fit.fit import fit as fitted

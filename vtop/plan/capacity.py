@@ -84,6 +84,7 @@ class RunResult:
     open_at_last: int | None = None  # asked and not answered when the last request came
     drain_s: float | None = None  # from the last request that came to the last answer
     preemptions: float | None = None
+    running_peak: float | None = None
     waiting_peak: float | None = None
     kv_peak_ratio: float | None = None
     backlog: tuple[int, ...] = ()  # asked and not answered, at the ends of the quarters of the time in which they came

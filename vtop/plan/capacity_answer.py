@@ -46,6 +46,8 @@ class CapacityResult:
     goodput_per_s: float | None
     goodput_per_gpu_per_s: float | None
     headroom: Headroom | None
+    hosts: tuple[Bracket, ...]  # of a simulated search: on so many other plausible hosts
+    remarks: tuple[str, ...]
     bench_command: str | None  # of the same load, for the server's own benchmark
 
 
@@ -101,5 +103,7 @@ def _result(made: Searched, scale_out_s: float | None, growth_ratio: float) -> C
         goodput_per_s=good,
         goodput_per_gpu_per_s=good / gpus if good is not None and gpus else None,
         headroom=headroom(passes, scale_out_s, growth_ratio, made.like.arrival) if passes and scale_out_s else None,
+        hosts=tuple(made.recorded.hosts),
+        remarks=tuple(made.recorded.remarks),
         bench_command=vllm_bench.command(bench, asked.slo, made.url),
     )

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from vtop.metrics.quantity import Quantity
-from vtop.plan.capacity import HOLD_FACTOR, Next, Plan, RunResult, Search
+from vtop.plan.capacity import HOLD_FACTOR, Bracket, Next, Plan, RunResult, Search
 from vtop.recording import CapacitySearch
 from vtop.session.frame.load import LoadPart
 from vtop.session.history.server import ServerHistory
@@ -53,6 +53,8 @@ class RecordedSearch:
     search: Search
     closed: list[ClosedLoop] = field(default_factory=list)
     gpus: int | None = None
+    hosts: list[Bracket] = field(default_factory=list)  # of a simulated search: on other plausible hosts
+    remarks: list[str] = field(default_factory=list)
 
 
 def plan_of(asked: CapacitySearch) -> Plan:
@@ -143,6 +145,7 @@ def measured(run: Next, session: Session, number: int, bounds: dict[str, float])
         backlog=backlog(due_s, ends_s),
         drain_s=max(0.0, answers_s - last_s),
         preemptions=scrapes.count(Quantity.PREEMPTIONS).in_window,
+        running_peak=scrapes.gauge(Quantity.RUNNING).high,
         waiting_peak=scrapes.gauge(Quantity.WAITING).high,
         kv_peak_ratio=scrapes.gauge(Quantity.KV_USED, largest=True).high,
         client_queue_peak=_waited(phase) if phase.begin.max_in_flight is not None else None,

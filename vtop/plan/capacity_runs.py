@@ -3,15 +3,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from vtop.engine.core.engine import Engine
 from vtop.engine.core.flags import Flags
+from vtop.engine.core.host_drift import HostDrift
+from vtop.engine.core.model_shape import ModelShape
+from vtop.engine.fit.calibration import AS_FITTED, with_host_factors
 from vtop.engine.fit.profile import Profile
 from vtop.engine.runs.measured import Levels
 from vtop.engine.runs.measured import latency_of as simulated_latency_of
 from vtop.engine.runs.replay import Ask, ReplayLoad, replay
+from vtop.engine.whatif.unknowns import AGAIN, ELSEWHERE, Draw, draws
 from vtop.load.workload.arrivals import due_times, lengths
 from vtop.load.workload.phase import PlannedPhase
 from vtop.plan.capacity import Next, RunResult
@@ -39,12 +44,51 @@ def closed_phase_of(like: PlannedPhase, concurrency: int, requests: int, seed: i
     )
 
 
-def simulated(run: Next, like: PlannedPhase, flags: Flags, profile: Profile, bounds: Mapping[str, float]) -> RunResult:
-    """The run on an engine with these flags and a profile's timing."""
+@dataclass(frozen=True, slots=True)
+class SimulatedServer:
+    """An engine with these flags and a profile's timing. draw: the host it is on, where that is not the profile's."""
+
+    flags: Flags
+    profile: Profile
+    shape: ModelShape
+    draw: Draw | None = None
+
+    def engine(self, seed: int) -> Engine:
+        profile, drift = self.profile, None
+        if self.draw is not None:
+            profile = with_host_factors(profile, self.draw.factors)
+            drift = HostDrift(self.draw.drift, self.draw.seed + seed) if self.draw.drift else None
+        return Engine(self.flags, profile.timing, profile.frontend, self.shape, drift=drift)
+
+    def beyond(self, like: PlannedPhase, most_running: float | None) -> tuple[str, ...]:
+        """What of a load lies outside of the loads that the profile was fitted on: simulated all the same, and said."""
+        found = []
+        asked = (
+            ("prompt_tokens", like.input.low if like.input else None, like.input.high if like.input else None),
+            ("output_tokens", like.output.low if like.output else None, like.output.high if like.output else None),
+            ("in_flight", most_running, most_running),
+            ("kv_tokens", self.flags.kv_tokens, self.flags.kv_tokens),
+        )
+        for name, low, high in asked:
+            least, most = self.profile.holds.get(name, (-math.inf, math.inf))
+            if low is not None and high is not None and (low < least or high > most):
+                said = f"{low:,.0f}" if low == high else f"{low:,.0f} to {high:,.0f}"
+                found.append(f"{name.replace('_', ' ')} {said}, and it was fitted on {least:,.0f} to {most:,.0f}")
+        return tuple(found)
+
+
+def plausible(server: SimulatedServer, count: int) -> tuple[SimulatedServer, ...]:
+    """So many servers that this one may be: its host at another time, or any host where it is the profile's."""
+    around, spread = (server.draw.factors, AGAIN) if server.draw is not None else (AS_FITTED, ELSEWHERE)
+    return tuple(replace(server, draw=draw) for draw in draws(around, spread, count))
+
+
+def simulated(run: Next, like: PlannedPhase, server: SimulatedServer, bounds: Mapping[str, float]) -> RunResult:
+    """The run on a simulated server."""
     phase = phase_of(like, run)
     due_s = [at_s for _, at_s in due_times(phase)]
     asks = tuple(Ask(*_lengths(phase, k), due_s=at_s) for k, at_s in enumerate(due_s))
-    engine = Engine(flags, profile.timing, profile.frontend, profile.shape)
+    engine = server.engine(run.seed)
     levels = Levels(engine)
     done = replay(ReplayLoad(asks, seed=run.seed), engine, levels)
     counted = [one for one in done.requests if one.id >= phase.warmup]
@@ -62,18 +106,19 @@ def simulated(run: Next, like: PlannedPhase, flags: Flags, profile: Profile, bou
         backlog=backlog(due_s[phase.warmup :], ends_s),
         drain_s=max(0.0, max(ends_s, default=last_s) - last_s),
         preemptions=float(done.preemptions),
+        running_peak=float(levels.most_running),
         waiting_peak=float(levels.most_waiting),
         kv_peak_ratio=levels.most_kv_ratio,
         hold=run.hold,
     )
 
 
-def simulated_closed(phase: PlannedPhase, flags: Flags, profile: Profile, bounds: Mapping[str, float]) -> ClosedLoop:
+def simulated_closed(phase: PlannedPhase, server: SimulatedServer, bounds: Mapping[str, float]) -> ClosedLoop:
     """A closed loop (of `closed_phase_of`) on the same engine."""
     assert phase.concurrency is not None
     assert phase.requests is not None
     asks = tuple(Ask(*_lengths(phase, k)) for k in range(phase.requests))
-    engine = Engine(flags, profile.timing, profile.frontend, profile.shape)
+    engine = server.engine(phase.seed)
     done = replay(ReplayLoad(asks, concurrency=phase.concurrency, seed=phase.seed), engine)
     outcomes: list[RequestLatency | str] = [simulated_latency_of(one) for one in done.requests]
     return ClosedLoop(

@@ -84,6 +84,9 @@ def sections(answer: CapacityResult, key: str = "", level: int = 2) -> list[Sect
         rates = ", ".join(units.number(rate) for rate in answer.bracket.undecided_per_s)
         said.append(Text(f"Undecided after {plan.runs * 3} runs: {rates} requests/s."))
     said += [Text(line) for line in _failing(answer)]
+    if answer.hosts:
+        said.append(Text(_hosts(answer)))
+    said += [Text(f"Beyond the profile: {one}.") for one in answer.remarks]
     said += [Text(_closed(one)) for one in answer.closed]
     figure = [Drawing(_figure(answer, key))] if len(answer.rates) > 1 else []
     found = [
@@ -117,6 +120,19 @@ def _failing(answer: CapacityResult) -> list[str]:
     if worst.backlog:
         said += f"; unanswered by quarters of the run {', '.join(f'{one:,}' for one in worst.backlog)}"
     return [f"At {units.number(rate.rate_per_s)} requests/s, in the worst run: {said}."]
+
+
+def _hosts(answer: CapacityResult) -> str:
+    passes = [one.passes_per_s for one in answer.hosts]
+    fails = [one.fails_per_s for one in answer.hosts]
+    known = [one for one in passes if one is not None]
+    least = units.number(min(known)) if len(known) == len(passes) else "below the lowest rate"
+    above = [one for one in fails if one is not None]
+    most = units.number(max(above)) if len(above) == len(fails) else "beyond the highest rate"
+    return (
+        f"On {len(answer.hosts)} other hosts that are as plausible, the bracket lies between {least} and {most} "
+        "requests/s: the doubt of the simulation."
+    )
 
 
 def _closed(one: ClosedLoop) -> str:
@@ -168,12 +184,12 @@ def _table(answer: CapacityResult) -> Table:
     head = (
         "rate", "came", "runs", "verdict", "lowest %", "mean %", *(["± (99 %)"] if intervals else []),
         *(f"{BOUND_NAMES[name]} %" for name in bounds),
-        "failed", "open", "drain", "waiting", "in the client", "KV", "preempted",
+        "failed", "open", "drain", "running", "waiting", "in the client", "KV", "preempted",
     )  # fmt: skip
     rows = tuple(_row(rate, bounds, intervals=intervals) for rate in answer.rates)
     notes = [
         "lowest, mean: of the runs' joint attainment, a run an observation. The bounds beside it each alone; joint is "
-        "at most the least of them. Of a run at most: open when the last request came, drain, waiting, KV.",
+        "at most the least of them. Of a run at most: open when the last request came, drain, running, waiting, KV.",
     ]
     if any(run.client_queue_peak is not None for rate in answer.rates for run in rate.runs):
         notes.append("In the client: requests that waited for a slot under the cap that was asked for (max=).")
@@ -196,6 +212,7 @@ def _row(rate: RateResult, bounds: list[str], *, intervals: bool) -> tuple[str, 
         str(lost),
         units.count(_most(run.open_at_last for run in runs)),
         units.seconds(_most(run.drain_s for run in runs)),
+        units.count(_most(run.running_peak for run in runs)),
         units.count(_most(run.waiting_peak for run in runs)),
         units.count(_most(run.client_queue_peak for run in runs)),
         units.percent(_most(run.kv_peak_ratio for run in runs)),
