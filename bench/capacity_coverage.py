@@ -1,6 +1,6 @@
 """How often the bracket of a capacity search holds the true value of its own rule, and what the search costs.
 
-    python bench/capacity_coverage.py [--searches 200]
+    python bench/capacity_coverage.py [--searches 200] [--backlog]
 
 Searched is a single-server queue whose capacity is known: services of 20 ms (80 %) and 180 ms, from arrival to end
 within 800 ms for 95 % of the requests. The true long-run capacity comes of bisection over 4 x 1,000,000 requests. The
@@ -15,11 +15,15 @@ from collections.abc import Callable
 from statistics import fmean, median
 
 import numpy as np
+from numpy.typing import NDArray
 
-from vtop.plan.capacity import Next, Plan, RuleName, RunResult, Search
+from vtop.plan.capacity import Next, Plan, RuleName, RunResult, Search, grows
+from vtop.plan.capacity_record import backlog
 from vtop.session.load.attainment import Attainment
 
+Times = NDArray[np.float64]
 SLO_S, TARGET = 0.8, 0.95
+MEAN_S = 0.8 * 0.02 + 0.2 * 0.18  # of a service
 CASES: tuple[tuple[RuleName, int, int, int], ...] = (  # rule, N, n, warm-up
     ("floor", 12, 500, 0),
     ("floor", 12, 2000, 0),
@@ -33,13 +37,17 @@ CASES: tuple[tuple[RuleName, int, int, int], ...] = (  # rule, N, n, warm-up
 
 def attained(rate_per_s: float, seed: int, requests: int, warm: int) -> float:
     """The share of a run's requests within the bound; one server, first come first served, empty at the start."""
+    arrival_s, end_s = run_of(rate_per_s, seed, requests + warm)
+    return float(np.mean((end_s - arrival_s <= SLO_S)[warm:]))
+
+
+def run_of(rate_per_s: float, seed: int, many: int) -> tuple[Times, Times]:
+    """When each request came and when it ended."""
     random = np.random.default_rng(seed)
-    many = requests + warm
     service_s = np.where(random.random(many) < 0.8, 0.02, 0.18)
     arrival_s = np.cumsum(random.exponential(1.0, many)) / rate_per_s
     done = np.cumsum(service_s)
-    end_s = done + np.maximum.accumulate(arrival_s - (done - service_s))
-    return float(np.mean((end_s - arrival_s <= SLO_S)[warm:]))
+    return arrival_s, done + np.maximum.accumulate(arrival_s - (done - service_s))
 
 
 def threshold(low: float, high: float, kept: Callable[[float], bool]) -> float:
@@ -69,10 +77,32 @@ def _result(run: Next, share: float) -> RunResult:
     return RunResult(run.rate_per_s, run.seed, kept, run.rate_per_s, run.requests, hold=run.hold)
 
 
+def alarms(searches: int) -> None:
+    """How often the backlog is said to grow: in one run, and in most of three."""
+    print("| rho | n | one run | most of 3 |")
+    print("|---|---|---|---|")
+    for rho in (0.5, 0.8, 0.9, 1.0, 1.2, 1.5):
+        for requests in (500, 2000):
+            found = [grows(quarters(rho / MEAN_S, seed, requests)) for seed in range(3 * searches)]
+            most = [sum(found[3 * k : 3 * k + 3]) >= 2 for k in range(searches)]
+            print(f"| {rho} | {requests:,} | {fmean(found):.1%} | {fmean(most):.1%} |", flush=True)
+
+
+def quarters(rate_per_s: float, seed: int, requests: int) -> tuple[int, ...]:
+    """Requests that had come and were not answered, at the quarters of a run."""
+    arrival_s, end_s = run_of(rate_per_s, seed, requests)
+    return backlog(arrival_s.tolist(), end_s.tolist())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--searches", type=int, default=200)
-    many = parser.parse_args().searches
+    parser.add_argument("--backlog", action="store_true", help="Only how often a backlog is said to grow.")
+    asked = parser.parse_args()
+    many = asked.searches
+    if asked.backlog:
+        alarms(many)
+        return
     true = threshold(
         10.0, 18.0, lambda rate: fmean(attained(rate, 900_000 + k, 1_000_000, 10_000) for k in range(4)) >= TARGET
     )

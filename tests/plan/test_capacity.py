@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from vtop.plan.capacity import Next, Plan, RunResult, Search
+from vtop.plan.capacity import Next, Plan, RunResult, Search, grows
 from vtop.session.load.attainment import Attainment
 
 PLAN = Plan("floor", 0.95, 3, 100, (1, 2, 3), first_per_s=1.0, hold=False)
@@ -104,6 +104,21 @@ def test_a_run_that_is_no_evidence_counts_for_nothing() -> None:
     assert found.rates() == ()
     assert len(found.refused) == 1
     assert found.next() == Next(1.0, 1, 100)
+
+
+@pytest.mark.parametrize(
+    ("backlog", "grown"),
+    [((5, 9, 14, 20), True), ((37, 52, 62, 70), False), ((5, 9, 8, 20), False), ((1, 2, 3, 4), False)],
+)
+def test_a_backlog_grows_that_doubles_from_quarter_to_quarter(backlog: tuple[int, ...], grown: bool) -> None:
+    assert grows(backlog) is grown
+
+
+def test_a_rate_whose_backlog_grows_in_most_runs_is_marked() -> None:
+    found = Search(PLAN)
+    for seed, backlog in ((1, (5, 9, 14, 20)), (2, (5, 9, 14, 20)), (3, (5, 9, 8, 6))):
+        found.tell(result(Next(4.0, seed, 100), 1.0, backlog=backlog))
+    assert [rate.growing for rate in found.rates()] == [True]
 
 
 def test_equal_attainment_is_enough() -> None:

@@ -43,6 +43,7 @@ RuleName = Literal["floor", "long-run"]
 
 MOST_FACTOR: Final = 3  # so many times N runs at most for an undecided rate
 MOST_REFUSED: Final = 3  # runs in a row that are no evidence
+GROWN: Final = 8  # requests
 LEAST_RUNS: Final = 4  # of the long-run rule, before a rate is judged
 HOLD_FACTOR: Final = 4  # the long run at the end is so many times n
 
@@ -114,6 +115,7 @@ class RateResult:
     lowest_ratio: float | None
     mean_ratio: float | None
     half_ratio: float | None
+    growing: bool = False  # in most of its runs the backlog grew all along: a longer run may fail
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +235,7 @@ class Search:
                     min(ratios, default=None),
                     fmean(ratios) if ratios else None,
                     half_of_mean(ratios, CONFIDENCE),
+                    2 * sum(grows(one.backlog) for one in runs) > len(runs),
                 )
             )
         return tuple(found)
@@ -282,6 +285,16 @@ class Search:
             return "undecided" if len(marks) > 2 else "reached"
         _, a, b = max(gaps)
         return float(f"{math.sqrt(a * b):.4g}")
+
+
+def grows(backlog: Sequence[int]) -> bool:
+    """Whether the requests that had come and were not answered grew from quarter to quarter of a run, to twice as many
+    and by GROWN at least. A straight line through a backlog is blind near rho = 1, where it grows like the root of the
+    time; how often this is wrong is counted by bench/capacity_coverage.py."""
+    if len(backlog) < 4:
+        return False
+    rising = all(a < b for a, b in pairwise(backlog))
+    return rising and backlog[-1] >= 2 * max(1, backlog[0]) and backlog[-1] - backlog[0] >= GROWN
 
 
 def goodput_of(search: Search) -> float | None:

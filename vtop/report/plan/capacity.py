@@ -83,7 +83,7 @@ def sections(answer: CapacityResult, key: str = "", level: int = 2) -> list[Sect
     if answer.bracket.undecided_per_s:
         rates = ", ".join(units.number(rate) for rate in answer.bracket.undecided_per_s)
         said.append(Text(f"Undecided after {plan.runs * 3} runs: {rates} requests/s."))
-    said += [Text(line) for line in _failing(answer)]
+    said += [Text(line) for line in (*_growing(answer), *_failing(answer))]
     if answer.hosts:
         said.append(Text(_hosts(answer)))
     said += [Text(f"Beyond the profile: {one}.") for one in answer.remarks]
@@ -100,6 +100,17 @@ def sections(answer: CapacityResult, key: str = "", level: int = 2) -> list[Sect
         table = Table("Runs not counted", ("rate", "seed", "why"), rows, words=(2,))
         found.append(Section(f"{key}refused", "No evidence", level, (table,)))
     return found
+
+
+def _growing(answer: CapacityResult) -> list[str]:
+    """A caveat of the passing rate."""
+    rate = next((one for one in answer.rates if one.rate_per_s == answer.bracket.passes_per_s), None)
+    if rate is None or not rate.growing:
+        return []
+    return [
+        f"At {units.number(rate.rate_per_s)} requests/s, which passes, unanswered requests grew through most runs: "
+        "longer ones may fail (--n)."
+    ]
 
 
 def _failing(answer: CapacityResult) -> list[str]:
