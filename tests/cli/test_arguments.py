@@ -17,6 +17,12 @@ def spelled(words: str) -> str:
     return " ".join(f"'{one}'" if " " in one else one for one in spelled_out(words.split(), main.params, main.commands))
 
 
+@pytest.mark.parametrize("typed", ["--load --model nope", ":8301 --load", "--load --yes"])
+def test_a_load_of_which_nothing_is_said_is_refused(typed: str) -> None:
+    with pytest.raises(VtopError, match="how much load is not said; write --load c=64"):
+        spelled(typed)
+
+
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [

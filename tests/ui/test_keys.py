@@ -11,6 +11,7 @@ from textual.command import CommandPalette
 from textual.events import MouseScrollDown, MouseScrollUp
 
 from tests.ui.screens import SWEEP, cells, live, replay, said, text
+from vtop import units
 from vtop.draw import layout
 from vtop.draw import theme as looks
 from vtop.recording import End, Mark, Start, decode
@@ -169,6 +170,8 @@ async def test_r_records_from_the_beginning_of_the_session_and_again_ends_the_fi
         assert session.state().startswith("○ live")
         await session.feed(12.0)
         (path,) = Path().glob("vtop-*.jsonl")
+        size = units.bytes_(path.stat().st_size)
+        assert said(session.app)[-1] == f"recorded {path} in {Path.cwd()}: 0:08, {size}; vtop replay {path}"
         events = lines(path)
         assert isinstance(events[0], Start)
         assert isinstance(events[-1], End)
@@ -180,6 +183,26 @@ async def test_r_records_from_the_beginning_of_the_session_and_again_ends_the_fi
         await again.at(6.0)
         await whole.pilot.press("space")
         assert cells(whole.app)[:-1] == cells(again.app)[:-1], "but for the keys"
+
+
+async def test_a_load_that_does_not_run_is_said_until_somebody_clicks() -> None:
+    async with live(SWEEP) as session:
+        session.app._load = LostLoad()
+        await session.feed(3.0)
+        await session.feed(4.0)
+        (toast,) = session.app._notifications
+        assert toast.message == "the load does not run: no model 'nope' there; it serves tiny"
+        assert toast.timeout > 3600
+
+
+class LostLoad:
+    failed: str | None = "no model 'nope' there; it serves tiny"
+
+    def change(self, direction: int) -> None:
+        raise AssertionError
+
+    def abort(self) -> None:
+        raise AssertionError
 
 
 async def test_r_leaves_a_file_that_the_command_line_named_alone() -> None:
@@ -228,7 +251,7 @@ async def test_a_disk_that_fills_while_recording_is_said(monkeypatch: pytest.Mon
             assert session.app.scene is not None
             assert any("waits in memory" in one.text for one in session.app.scene.frame.event_log)
             await session.pilot.press("r")
-            assert "recording to full.jsonl until the end" in said(session.app)[-1]
+            assert f"recording to full.jsonl in {Path.cwd()} until the end" in said(session.app)[-1]
 
 
 async def test_s_saves_a_picture_that_is_xml_and_needs_no_network() -> None:

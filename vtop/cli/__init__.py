@@ -114,7 +114,7 @@ def main(ctx: click.Context, /, **asked: Any) -> None:
                 raise VtopError(f"options stand behind the verb: vtop {ctx.invoked_subcommand} {option.opts[0]} …")
         return
     record_to, once, as_json = asked.pop("record_to"), asked.pop("once"), asked.pop("as_json")
-    phases = load.phases_of(asked)
+    phases = load.phases_of(asked, endless=True)
     view = view_of(asked)
     servers = servers_of(asked)
     if record_to == Path("-"):

@@ -35,6 +35,8 @@ def spelled_out(arguments: Sequence[str], options: Collection[click.Parameter], 
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
+        if word == "--load" and (not rest or rest[0].startswith("-")):
+            raise VtopError("--load: how much load is not said; write --load c=64, or --load rate=8")
         if word in with_value and rest:
             value = rest.pop(0)
             while word == "--load" and rest and _LOAD_WORD.fullmatch(rest[0]):

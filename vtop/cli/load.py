@@ -63,15 +63,18 @@ def consent(asked: dict[str, Any], target: Target) -> None:
     asked["yes"] = True
 
 
-def phases_of(asked: dict[str, Any]) -> tuple[PlannedPhase, ...]:
-    """The phases of --load; none without it. Raises VtopError for what cannot be understood, bounds included."""
+def phases_of(asked: dict[str, Any], *, endless: bool = False) -> tuple[PlannedPhase, ...]:
+    """The phases of --load; none without it. Raises VtopError for what cannot be understood, bounds included.
+
+    endless: a single phase without n= and for= goes on until it is stopped, as somebody at the screen can.
+    """
     if not asked["loads"]:
         if asked["slo"]:
             raise VtopError("--slo goes with --load: it is about the load's own requests")
         return ()
     from vtop.load.workload.spec import phases
 
-    return _checked(phases(asked["loads"]), asked)
+    return _checked(phases(asked["loads"], endless=endless), asked)
 
 
 def _checked(plan: tuple[PlannedPhase, ...], asked: dict[str, Any]) -> tuple[PlannedPhase, ...]:
@@ -112,6 +115,7 @@ def sweep(
     """
     from vtop.load.workload.phase import thin
     from vtop.load.workload.spec import sweep as planned
+    from vtop.ui.keeping import said_of
 
     # what is not given is left to the words: a dataset brings lengths of its own
     given = [f"{key}={value}" for key, value in (("in", input_tokens), ("out", output_tokens)) if value is not None]
@@ -128,8 +132,8 @@ def sweep(
     try:
         code = _run(controller, attachment.recording, attachment.stop, "the sweep is done")
     finally:
-        if not attachment.recording.lost:
-            echo(f"recorded {output}", err=True)
+        for saved in attachment.recording.saved:
+            echo(said_of(saved), err=True)
     whole(attachment.recording)
     sys.exit(code)
 

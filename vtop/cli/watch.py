@@ -34,7 +34,7 @@ def live(
     import contextlib
     import signal
 
-    from vtop.ui import run
+    from vtop.ui import keeping, run
 
     if phases:
         consent(asked, servers[0][0])  # before there is a file
@@ -62,10 +62,12 @@ def live(
         if load is not None:
             load.stop()
         attachment.stop(left)
-        if path is not None and not attachment.recording.lost:
-            with contextlib.suppress(OSError):  # the terminal may be gone
-                echo(f"recorded {path}", err=True)
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            for saved in attachment.recording.saved:
+                echo(keeping.said_of(saved), err=True)
     whole(attachment.recording)
+    if load is not None and load.failed is not None:
+        raise VtopError(load.failed)
 
 
 def once(attachment: Attachment, view: dict[str, Any], as_json: bool) -> None:

@@ -19,6 +19,7 @@ from vtop.draw.panels.header import header
 from vtop.draw.panels.registry import PANELS, Panel, heading_notes
 from vtop.draw.panels.sizes import Rows
 from vtop.draw.panels.verdict_line import status
+from vtop.draw.panels.waiting import LEAST_ROWS, awaited, waiting
 from vtop.draw.text import Line, Phrase, blank, heading, phrases
 from vtop.draw.theme import Look
 from vtop.session.frame.frame import Frame
@@ -52,6 +53,7 @@ class Want(NamedTuple):
 
 
 _AXIS: Final = Want("axis", Rows(1, 1, 0))
+_CARD: Final = Want("waiting", Rows(LEAST_ROWS, 99, 4))
 
 
 def body() -> tuple[str, ...]:
@@ -75,6 +77,9 @@ def arrange(
         axis = [_AXIS] if "alone" in PANELS[only].charted else []
         return top + _column([Want(only, Rows(1, rows)), *axis], (MARGIN, y, inner, rows - y))
     shown = [panel for panel in PANELS.values() if panel.name not in hidden]
+    if awaited(frame) and rows - y >= LEAST_ROWS:  # no server's numbers to leave room for
+        going_on = [panel for panel in shown if not (panel.of_servers or panel.charted)]
+        return top + _column([_CARD, *_wants(going_on, frame)], (MARGIN, y, inner, rows - y))
     if width < TWO_COLUMNS:
         charts = _wants([panel for panel in shown if "narrow" in panel.charted], frame, "narrow")
         others = _wants([panel for panel in shown if "narrow" not in panel.charted], frame, "narrow")
@@ -184,6 +189,8 @@ def _panel(place: Place, frame: Frame, look: Look, *, before: str, state: str, c
         return status(frame, place.width, place.height, look)
     if place.panel == "axis":
         return axis(frame, place.width, place.height, look, before)
+    if place.panel == "waiting":
+        return [heading(look, place.width, "no answer yet"), *waiting(frame, place.width, place.height - 1, look)]
     panel = PANELS[place.panel]
     if not place.heading:
         lines = panel.draw(frame, place.width, place.height, look)

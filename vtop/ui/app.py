@@ -11,7 +11,6 @@ import signal
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import ClassVar, Protocol
 
 from textual.app import App, ComposeResult, SystemCommand
@@ -26,11 +25,10 @@ from vtop import faults, units
 from vtop.draw import layout
 from vtop.draw import theme as looks
 from vtop.draw.theme import Look, clean
-from vtop.errors import VtopError
 from vtop.recording import AnyEvent, LiveRecording, Mark, Note, Outage, Playhead, Recording, Scrape
 from vtop.session.frame.frame import View
 from vtop.session.session import Session
-from vtop.ui import driver, screenshot, textual_private
+from vtop.ui import driver, keeping, textual_private
 from vtop.ui.board import Board, Scene
 from vtop.ui.help import HelpScreen
 from vtop.ui.keys import FOOTERS, KEYS
@@ -39,6 +37,7 @@ TICK_S = 0.25
 APART_S = 0.5  # two drawings of a live session, at least: several servers answer at different moments
 FOLD_FOR_S = 0.08  # a long file is taken in slices, so that keys answer meanwhile
 SLICE = 500
+UNTIL_CLICKED_S = 86400.0  # what a toast stands that must not be missed
 GROWING_S = (30, 60, 120, 300)
 WINDOWS_S = (30, 60, 120, 300, 600, 1800, 3600, 14400, 43200, 86400)
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
@@ -53,6 +52,8 @@ class Appended(Message, bubble=False):
 
 class LoadControl(Protocol):
     """vtop's own load, as far as the keys are concerned."""
+
+    failed: str | None  # why it could not be, or not go on
 
     def change(self, direction: int) -> None:
         """Raise (1) or lower (-1) what it aims at."""
@@ -90,7 +91,7 @@ class VtopApp(App[None]):
         self.recording = recording
         self.playhead = playhead
         self.session = session if session is not None else Session(recording.start)
-        self._live = recording if isinstance(recording, LiveRecording) else None
+        self.live = recording if isinstance(recording, LiveRecording) else None
         self._hidden = hidden
         self._load = load
         self._board = Board(hidden)
@@ -99,6 +100,7 @@ class VtopApp(App[None]):
         self._drawn_clock = 0.0
         self._news = False  # a scrape, or that there was none, has not been drawn
         self._faults_said: set[str] = set()
+        self._load_failed = False  # and it has been said
         self._troubles: list[str] = []  # of the recording, still to be said
         self.left = "quit"  # why the screen was left
         for name in looks.names():
@@ -137,8 +139,8 @@ class VtopApp(App[None]):
         self.catch_up()
         self.set_interval(TICK_S, self.catch_up)
         self.app_resume_signal.subscribe(self, self._come_back)
-        if self._live is not None:
-            self._live.listen(self._hear)
+        if self.live is not None:
+            self.live.listen(self._hear)
 
     def _come_back(self, _: object) -> None:
         """After ctrl-z and fg: the terminal holds nothing of the screen any more."""
@@ -147,8 +149,8 @@ class VtopApp(App[None]):
         self._board.refresh()
 
     def on_unmount(self) -> None:
-        if self._live is not None:
-            self._live.listen(None)
+        if self.live is not None:
+            self.live.listen(None)
 
     def _hear(self, event: AnyEvent) -> None:
         if isinstance(event, Scrape | Outage):
@@ -179,9 +181,12 @@ class VtopApp(App[None]):
             if time.monotonic() - began > FOLD_FOR_S and self.session.end_s >= self.playhead.now():
                 break
         self._say_troubles()
+        if self._load is not None and self._load.failed is not None and not self._load_failed:
+            self._load_failed = True
+            self.say(f"the load does not run: {self._load.failed}", bad=True, for_s=UNTIL_CLICKED_S)
         now_s = self.playhead.now()
         moved = now_s != self._drawn_at_s
-        if self.playhead.live and self._live is not None:
+        if self.playhead.live and self.live is not None:
             since_s = began - self._drawn_clock  # time passes: the age of the data is news once a second
             moved = since_s >= 1.0 or (self._news and (since_s >= APART_S or not self._scrapes_seen()))
         if moved or self.scene is None:
@@ -220,7 +225,7 @@ class VtopApp(App[None]):
         view = View(window_s=self.window_s(), columns=layout.columns_for(self._board.size.width, self.only))
         self._drawn_at_s, self._drawn_clock, self._news = now_s, time.monotonic(), False
         frame = self.session.frame(now_s, view)
-        mode = "replay" if self._live is None else "load" if self._load is not None else "live"
+        mode = "replay" if self.live is None else "load" if self._load is not None else "live"
         self.scene = Scene(frame, self.state_words(fresh=frame.status.fresh), FOOTERS[mode])
 
     def window_s(self) -> float:
@@ -233,11 +238,11 @@ class VtopApp(App[None]):
         """What the playhead does, in a word or two; the data being old, nothing is called live."""
         at = units.clock(self.playhead.now())
         if self.playhead.live:
-            if self._live is None:
+            if self.live is None:
                 return f"■ end {at}" if self.session.finished else f"▶ growing {at}"
-            if self._live.waits_for is not None:
+            if self.live.waits_for is not None:
                 return f"○ not saved {at}"
-            return f"● rec {at}" if self._live.saving_to else f"○ live {at}" if fresh else f"○ asking {at}"
+            return f"● rec {at}" if self.live.saving_to else f"○ live {at}" if fresh else f"○ asking {at}"
         if self.playhead.paused:
             return f"‖ paused {at}"
         return f"▶ {self.playhead.speed:g}× {at}"
@@ -245,7 +250,7 @@ class VtopApp(App[None]):
     # --- keys ------------------------------------------------------------------------------------------------------
 
     def action_pause(self) -> None:
-        if self.playhead.live and self._live is None and self.session.finished:
+        if self.playhead.live and self.live is None and self.session.finished:
             self.playhead.seek(0.0)
             self.playhead.play()
         else:
@@ -283,32 +288,15 @@ class VtopApp(App[None]):
         self.draw()
 
     def action_mark(self) -> None:
-        if self._live is None:
+        if self.live is None:
             self.say("marks are made in a live session; this is a recording", bad=True)
             return
-        self._live.append(Mark())
+        self.live.append(Mark())
         self.catch_up()
         self.draw()
 
     def action_record(self) -> None:
-        if self._live is None:
-            self.say("this is a recording already", bad=True)
-            return
-        if self._live.path is not None and self._live.saving_to is not None:
-            self.say(f"recording to {self._live.path} until the end (--record)")
-            return
-        if (path := self._live.saving_to) is not None:
-            self._live.stop_saving()
-            self.say(f"saved {path}")
-        else:
-            path = self._file_name("jsonl")
-            try:
-                begins = self._live.save_to(path)
-            except (VtopError, OSError) as error:
-                self.say(str(error), bad=True)
-                return
-            self.say(f"recording to {path}, {begins}")
-        self.draw()
+        keeping.record(self)
 
     def action_load(self, direction: int) -> None:
         """Raise, lower (1, -1) or break off (0) vtop's own load."""
@@ -320,14 +308,7 @@ class VtopApp(App[None]):
             self._load.abort()
 
     def action_picture(self) -> None:
-        path = self._file_name("svg")
-        try:
-            path.write_text(screenshot.svg(self, f"vtop {units.clock(self.playhead.now())}"), encoding="utf-8")
-        except OSError as error:
-            path.unlink(missing_ok=True)  # half a picture would only be in the way
-            self.say(f"{path}: {error.strerror}", bad=True)
-            return
-        self.say(f"saved {path}")
+        keeping.picture(self)
 
     def action_next_theme(self) -> None:
         assert self.look is not None
@@ -384,16 +365,8 @@ class VtopApp(App[None]):
             self.say(first + (f" (and {more} more)" if more else ""), bad=True)
             self._troubles.clear()
 
-    def say(self, text: str, *, bad: bool = False) -> None:
-        self.notify(clean(text), severity="error" if bad else "information", markup=False)
-
-    def _file_name(self, ending: str) -> Path:
-        """A name that tells when; a second one in the same second gets a number."""
-        stem = time.strftime("vtop-%Y%m%d-%H%M%S")
-        path, number = Path(f"{stem}.{ending}"), 2
-        while path.exists():
-            path, number = Path(f"{stem}-{number}.{ending}"), number + 1
-        return path
+    def say(self, text: str, *, bad: bool = False, for_s: float | None = None) -> None:
+        self.notify(clean(text), severity="error" if bad else "information", markup=False, timeout=for_s)
 
 
 def chrome(look: Look) -> Theme:
