@@ -8,6 +8,7 @@ server ctrl-c, and so does what is asked to run for minutes; --only takes the li
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import signal
 import subprocess
@@ -93,7 +94,7 @@ def main() -> None:
                 folder.mkdir()
                 furnish(folder)
                 words, kind = words_of(line), kind_of(words_of(line))
-                for option, value in zip(words, words[1:], strict=False):
+                for option, value in itertools.pairwise(words):
                     if option in ("-o", "--record") and (folder / value).is_symlink():
                         (folder / value).unlink()  # there it stands in for what another line reads
                 if words[:1] == ["simulate"]:

@@ -16,9 +16,9 @@ _OPERATORS = {"|", ";", "&&", "||", "&", ">", ">>", "<", "(", ")"}
 _SAMPLES = {"attached_$run": "attached_seqs10", "$run": "sweep_c64", "$s": "33"}  # what a loop's variable stands for
 # The reader's own files, by the name that the documents give them: the recording that takes their place.
 STANDINS = {
-    **dict.fromkeys(("run", "before", "a1", "a2", "all", "A"), "overload"),
-    **dict.fromkeys(("after", "b1", "B"), "overload_seqs10"),
-    **dict.fromkeys(("sweep", "a3", "b2", "c1", "c2", "c4"), "sweep_c64"),
+    **dict.fromkeys(("run", "before", "a1", "a2", "a3", "A"), "overload"),
+    **dict.fromkeys(("after", "b1", "b2", "B"), "overload_seqs10"),
+    **dict.fromkeys(("sweep", "all", "c1", "c2", "c4"), "sweep_c64"),
     "gpu7": "repeat_first",
     "gpu8": "repeat_second",
 }
@@ -47,7 +47,7 @@ def _all(group: click.Group) -> Iterator[tuple[str, click.Command]]:
 
 
 def words_of(line: str) -> list[str]:
-    """What vtop is given of a line: no comment, nothing from a pipe or a redirection on, a loop's variables filled in."""
+    """What vtop is given of a line: without comment, pipe and redirection, a loop's variables filled in."""
     for variable, sample in _SAMPLES.items():
         line = line.replace(variable, sample)
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|;&<>()")

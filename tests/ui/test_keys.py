@@ -21,7 +21,7 @@ from vtop.session.glossary.numbers import NUMBERS
 from vtop.ui.app import VtopApp
 from vtop.ui.board import Board
 from vtop.ui.help import HelpScreen
-from vtop.ui.keys import FOOTERS, KEYS
+from vtop.ui.keys import BY_DIGIT, FOOTERS, KEYS
 
 
 @pytest.fixture(autouse=True)
@@ -364,9 +364,14 @@ async def test_help_for_a_panel_is_about_that_panel() -> None:
 async def test_the_palette_knows_every_key_and_every_theme() -> None:
     async with replay(SWEEP) as shown:
         named = [command.title for command in shown.app.get_system_commands(shown.app.screen)]
-        assert set(named) == {key.does for key in KEYS if key.id not in ("interrupt", "palette")} | {
-            f"theme {name}" for name in looks.names()
+        assert set(named) == {
+            *(key.does for key in KEYS if key.id not in ("interrupt", "palette")),
+            *(f"theme {name}" for name in looks.names()),
+            *(f"enlarge {panel}" for panel in layout.body()),
+            *(f"hide or show {panel}" for panel in layout.body() if panel not in BY_DIGIT),
         }
+        for word in ("zoom", "screenshot", "scroll", "copy", "suspend", "hide", "load", "mark", "replay", "record"):
+            assert any(word in title for title in named), word
         await shown.pilot.press("ctrl+p")
         assert isinstance(shown.app.screen, CommandPalette)
         await shown.pilot.press(*"theme light")

@@ -115,7 +115,7 @@ def main(ctx: click.Context, /, **asked: Any) -> None:
         return
     record_to, once, as_json = asked.pop("record_to"), asked.pop("once"), asked.pop("as_json")
     phases = load.phases_of(asked, endless=True)
-    view = view_of(asked)
+    view = view_of(asked, document=once)
     servers = servers_of(asked)
     if record_to == Path("-"):
         raise VtopError("--record -: name a file; vtop record -o - writes to stdout")

@@ -7,6 +7,7 @@ frame at the playhead to the board.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import time
 from collections.abc import Iterable, Sequence
@@ -25,19 +26,22 @@ from vtop import faults, units
 from vtop.draw import layout
 from vtop.draw import theme as looks
 from vtop.draw.theme import Look, clean
+from vtop.errors import VtopError
 from vtop.recording import AnyEvent, LiveRecording, Mark, Note, Outage, Playhead, Recording, Scrape
+from vtop.server_kinds import registry
 from vtop.session.frame.frame import View
 from vtop.session.session import Session
-from vtop.ui import driver, keeping, textual_private
+from vtop.ui import driver, keeping, remembered, textual_private
 from vtop.ui.board import Board, Scene
 from vtop.ui.help import HelpScreen
-from vtop.ui.keys import FOOTERS, KEYS
+from vtop.ui.keys import BY_DIGIT, KEYS, Key, footers
 
 TICK_S = 0.25
 APART_S = 0.5  # two drawings of a live session, at least: several servers answer at different moments
 FOLD_FOR_S = 0.08  # a long file is taken in slices, so that keys answer meanwhile
 SLICE = 500
 UNTIL_CLICKED_S = 86400.0  # what a toast stands that must not be missed
+THEME_LOOK_S = 1.0
 GROWING_S = (30, 60, 120, 300)
 WINDOWS_S = (30, 60, 120, 300, 600, 1800, 3600, 14400, 43200, 86400)
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
@@ -75,6 +79,7 @@ class VtopApp(App[None]):
     look: var[Look | None] = var(None, init=False)
     chosen: var[str | None] = var(None, init=False)
     only: var[str | None] = var(None, init=False)
+    hidden: var[frozenset[str]] = var(frozenset[str](), init=False)
 
     def __init__(
         self,
@@ -86,15 +91,19 @@ class VtopApp(App[None]):
         window_s: float | None = None,
         hidden: frozenset[str] = frozenset(),
         load: LoadControl | None = None,
+        keys: Sequence[Key] = KEYS,
     ) -> None:
         super().__init__(driver_class=textual_private.Terminal)
         self.recording = recording
         self.playhead = playhead
         self.session = session if session is not None else Session(recording.start)
         self.live = recording if isinstance(recording, LiveRecording) else None
-        self._hidden = hidden
         self._load = load
-        self._board = Board(hidden)
+        self._board = Board()
+        self._keys = keys
+        self._footers = footers(keys)
+        self._theme_file: tuple[str, int] | None = None  # the theme's name and when its file was written
+        self.set_reactive(VtopApp.hidden, hidden)
         self._window_s = window_s
         self._drawn_at_s = -1.0
         self._drawn_clock = 0.0
@@ -104,7 +113,8 @@ class VtopApp(App[None]):
         self._troubles: list[str] = []  # of the recording, still to be said
         self.left = "quit"  # why the screen was left
         for name in looks.names():
-            self.register_theme(chrome(looks.load(name)))
+            with contextlib.suppress(VtopError):  # one's own that is not whole: --theme says what is wrong with it
+                self.register_theme(chrome(looks.load(name)))
         self.set_reactive(VtopApp.look, look)
         self.theme = f"vtop-{look.name}"
 
@@ -120,14 +130,18 @@ class VtopApp(App[None]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette: what the keys do, by name, and every theme."""
-        for key in KEYS:
+        for key in self._keys:
             if key.id not in ("interrupt", "palette"):
                 yield SystemCommand(key.does, f"key {key.face}", partial(self.run_action, key.action))
+        for panel in layout.body():
+            if panel not in BY_DIGIT:
+                yield SystemCommand(f"hide or show {panel}", "panel", partial(self.action_hide_or_show, panel))
+            yield SystemCommand(f"enlarge {panel}", "panel", partial(self.show_only, panel))
         for name in looks.names():
-            yield SystemCommand(f"theme {name}", "colours", partial(setattr, self, "theme", f"vtop-{name}"))
+            yield SystemCommand(f"theme {name}", "colours", partial(self.take_theme, name))
 
     def compose(self) -> ComposeResult:
-        yield self._board.data_bind(VtopApp.scene, VtopApp.look, VtopApp.chosen, VtopApp.only)
+        yield self._board.data_bind(VtopApp.scene, VtopApp.look, VtopApp.chosen, VtopApp.only, VtopApp.hidden)
 
     def on_load(self) -> None:  # before the terminal is touched, so that it is always put back
         if not self.is_headless:
@@ -136,6 +150,8 @@ class VtopApp(App[None]):
                 loop.add_signal_handler(number, self.leave, number.name)
 
     def on_mount(self) -> None:
+        self.set_keymap({key.id: key.keys for key in self._keys if key not in KEYS})
+        self.set_interval(THEME_LOOK_S, self.look_at_theme)
         self.catch_up()
         self.set_interval(TICK_S, self.catch_up)
         self.app_resume_signal.subscribe(self, self._come_back)
@@ -226,7 +242,8 @@ class VtopApp(App[None]):
         self._drawn_at_s, self._drawn_clock, self._news = now_s, time.monotonic(), False
         frame = self.session.frame(now_s, view)
         mode = "replay" if self.live is None else "load" if self._load is not None else "live"
-        self.scene = Scene(frame, self.state_words(fresh=frame.status.fresh), FOOTERS[mode])
+        keys = self._footers["enlarged" if self.only is not None else mode]
+        self.scene = Scene(frame, self.state_words(fresh=frame.status.fresh), keys)
 
     def window_s(self) -> float:
         """The window asked for; else one that grows with the history, so that the charts are full from early on."""
@@ -280,6 +297,12 @@ class VtopApp(App[None]):
     def action_zoom(self, steps: int) -> None:
         nearest = min(range(len(WINDOWS_S)), key=lambda i: abs(WINDOWS_S[i] - self.window_s()))
         self._window_s = WINDOWS_S[max(0, min(len(WINDOWS_S) - 1, nearest + steps))]
+        remembered.keep(window_s=float(self._window_s))
+        self.draw()
+
+    def action_zoom_auto(self) -> None:
+        self._window_s = None
+        remembered.keep(window_s=None)
         self.draw()
 
     def action_speed(self, steps: int) -> None:
@@ -310,11 +333,27 @@ class VtopApp(App[None]):
     def action_picture(self) -> None:
         keeping.picture(self)
 
+    def action_png(self) -> None:
+        keeping.png(self)
+
+    def action_copy_card(self) -> None:
+        keeping.copy_card(self)
+
+    def action_copy_text(self) -> None:
+        keeping.copy_text(self)
+
+    def on_board_picked(self, message: Board.Picked) -> None:
+        self.copy_to_clipboard(message.number)
+        self.say(f"copied {message.number}")
+
     def action_next_theme(self) -> None:
         assert self.look is not None
-        known = looks.names()
-        after = known[(known.index(self.look.name) + 1) % len(known)]
-        self.theme = f"vtop-{after}"
+        known = [name for name in looks.names() if f"vtop-{name}" in self.available_themes]
+        self.take_theme(known[(known.index(self.look.name) + 1) % len(known)])
+
+    def take_theme(self, name: str) -> None:
+        self.theme = f"vtop-{name}"
+        remembered.keep(theme=name)
 
     def watch_theme(self, theme: str) -> None:
         """The palette's theme picker and the key t lead here."""
@@ -322,10 +361,28 @@ class VtopApp(App[None]):
         if self.look is not None and name in looks.names() and name != self.look.name:
             self.look = looks.load(name, ascii=self.look.ascii, colour=self.look.colour)
 
+    def look_at_theme(self) -> None:
+        """A theme's file that is written anew is seen at once; one that is wrong is said and changes nothing."""
+        if self.look is None:
+            return
+        name = self.look.name
+        with contextlib.suppress(OSError):
+            at = (name, looks.path_of(name).stat().st_mtime_ns)
+            before, self._theme_file = self._theme_file, at
+            if before is None or before[0] != name or before == at:
+                return
+            try:
+                self.look = looks.load(name, ascii=self.look.ascii, colour=self.look.colour)
+            except VtopError as error:
+                self.say(str(error), bad=True)
+                return
+            self.register_theme(chrome(self.look))
+            self.refresh_css(animate=False)
+
     def action_choose(self, step: int) -> None:
         """Go to the next panel; behind the last one there is none, unless one has the whole body."""
         if self.only is not None:
-            shown = [name for name in layout.body() if name not in self._hidden]
+            shown = [name for name in layout.body() if name not in self.hidden]
             self.only = self.chosen = shown[(shown.index(self.only) + step) % len(shown)]
             self.draw()
             return
@@ -348,12 +405,46 @@ class VtopApp(App[None]):
         self.only = self.chosen = None if self.only == "why" else "why"
         self.draw()
 
+    def board_text(self, panel: str | None) -> list[str]:
+        """The lines of a panel, or of the whole screen, without colours and trailing blanks."""
+        return self._board.text(panel)
+
+    def show_only(self, panel: str) -> None:
+        self.only = self.chosen = panel
+        self.draw()
+
+    def action_hide_or_show(self, panel: str) -> None:
+        """Hide a panel, or show it again; the next screen begins with those that are shown now."""
+        if hiding := panel not in self.hidden:
+            self.hidden |= {panel}
+        else:
+            self.hidden -= {panel}
+        if self.chosen == panel and hiding:
+            self.only = self.chosen = None
+        remembered.keep(hidden=tuple(sorted(self.hidden)))
+        face = next((key.face for key in self._keys if key.action == f"hide_or_show('{panel}')"), None)
+        if hiding:
+            self.say(f"{panel} is hidden{f'; {face} shows it again' if face else ''}")
+        self.draw()
+
+    def action_hide(self) -> None:
+        if self.chosen is None:
+            self.say("choose a panel first: tab, or a click; or press its digit")
+        else:
+            self.action_hide_or_show(self.chosen)
+
+    def action_show_all(self) -> None:
+        self.hidden = frozenset()
+        remembered.keep(hidden=())
+        self.draw()
+
     def action_shrink(self) -> None:
         self.only = self.chosen = None
         self.draw()
 
     def action_help(self) -> None:
-        self.push_screen(HelpScreen(self.chosen, *(server.kind for server in self.session.servers[:1])))
+        kind = next((server.kind for server in self.session.servers), registry.DEFAULT)
+        self.push_screen(HelpScreen(self.chosen, kind, self._keys))
 
     def leave(self, why: str) -> None:
         self.left = why

@@ -6,9 +6,12 @@ between two drawings becomes the regions that the terminal is sent.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.events import Click, MouseScrollDown, MouseScrollUp
@@ -23,7 +26,8 @@ from vtop.draw.layout import Key, Place
 from vtop.draw.text import Line
 from vtop.draw.theme import Look
 from vtop.session.frame.frame import Frame
-from vtop.ui.keys import FOOTERS
+
+_NUMBER: Final = re.compile(r"[-−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +46,7 @@ class Board(Widget):
     look: var[Look | None] = var(None, init=False)
     chosen: var[str | None] = var(None, init=False)
     only: var[str | None] = var(None, init=False)
+    hidden: var[frozenset[str]] = var(frozenset[str](), init=False)
 
     class Chosen(Message):
         """A panel was clicked."""
@@ -50,12 +55,18 @@ class Board(Widget):
             super().__init__()
             self.panel = panel
 
+    class Picked(Message):
+        """A number was clicked with ctrl held: its digits."""
+
+        def __init__(self, number: str) -> None:
+            super().__init__()
+            self.number = number
+
     class Resized(Message):
         """The scene was made for another size."""
 
-    def __init__(self, hidden: frozenset[str] = frozenset()) -> None:
+    def __init__(self) -> None:
         super().__init__(id="board")
-        self._hidden = hidden
         self._drawn: list[tuple[Place, list[Line]]] = []
         self._rows: list[Line] = []
 
@@ -66,6 +77,9 @@ class Board(Widget):
         self.redraw()
 
     def watch_only(self) -> None:
+        self.redraw()
+
+    def watch_hidden(self) -> None:
         self.redraw()
 
     def watch_look(self) -> None:
@@ -80,6 +94,8 @@ class Board(Widget):
         for place, _ in self._drawn:
             if place.x <= event.x < place.x + place.width and place.y <= event.y < place.y + place.height:
                 self.post_message(self.Chosen(place.panel))
+        if event.ctrl and (number := number_at("".join(part.text for part in self._rows[event.y]), event.x)):
+            self.post_message(self.Picked(number))
 
     async def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
         event.stop()
@@ -93,6 +109,11 @@ class Board(Widget):
         """The panels on the screen, in the order of reading."""
         return [place.panel for place, _ in self._drawn if place.heading or place.panel in layout.body()]
 
+    def text(self, panel: str | None = None) -> list[str]:
+        """The lines of a panel as it stands here, or of all, without trailing blanks."""
+        found = [lines for place, lines in self._drawn if place.panel == panel] or [self._rows]
+        return ["".join(part.text for part in row).rstrip() for lines in found for row in lines]
+
     def redraw(self) -> None:
         """Draw anew, and ask for those cells that are not as they were."""
         width, height = self.size
@@ -105,8 +126,8 @@ class Board(Widget):
             height,
             self.look,
             state=self.scene.state,
-            keys=FOOTERS["enlarged"] if self.only is not None else self.scene.keys,
-            hidden=self._hidden,
+            keys=self.scene.keys,
+            hidden=self.hidden,
             only=self.only,
             chosen=self.chosen,
         )
@@ -131,6 +152,17 @@ class Board(Widget):
         whole = [Segment(text, style or Style.null()) for text, style, _ in styled]  # Textual's filters need a style
         joined = Segment.simplify(whole)
         return Strip(joined, self.size.width)
+
+
+def number_at(row: str, x: int) -> str | None:
+    """The number that stands at a cell of a row, without the commas between its digits; None where none does."""
+    cells = 0
+    for at, character in enumerate(row):
+        cells += cell_len(character)
+        if cells > x:
+            found = next((one for one in _NUMBER.finditer(row) if one.start() <= at < one.end()), None)
+            return found[0].replace(",", "").replace("−", "-") if found is not None else None
+    return None
 
 
 def changed_span(old: Sequence[Segment], new: Sequence[Segment], width: int) -> tuple[int, int] | None:

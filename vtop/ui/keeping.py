@@ -52,6 +52,43 @@ def picture(app: VtopApp) -> None:
     app.say(f"saved {named(path)}")
 
 
+def png(app: VtopApp) -> None:
+    """The screen as a PNG; drawing it takes a second, so that is done beside the screen."""
+    from vtop.ui import screenshot
+
+    path, drawn = unused("png"), screenshot.svg(app, f"vtop {units.clock(app.playhead.now())}")
+
+    def draw() -> None:
+        try:
+            path.write_bytes(screenshot.png(drawn))
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            app.call_from_thread(app.say, f"{path}: {error.strerror}", bad=True)
+            return
+        app.call_from_thread(app.say, f"saved {named(path)}")
+
+    app.run_worker(draw, thread=True)
+
+
+def copy_card(app: VtopApp) -> None:
+    """Ten lines on how it stands, to the clipboard of the terminal (OSC 52), which may not take it."""
+    from vtop.draw.card import card
+
+    if app.scene is None:
+        return
+    recording = getattr(app.recording, "path", None)
+    lines = card(app.scene.frame, recording.name if recording is not None else None)
+    app.copy_to_clipboard("\n".join(lines) + "\n")
+    app.say(f"copied {len(lines)} lines: {lines[1]}")
+
+
+def copy_text(app: VtopApp) -> None:
+    """The chosen panel as it stands on the screen, or all of the screen."""
+    rows = app.board_text(app.chosen)
+    app.copy_to_clipboard("\n".join(rows) + "\n")
+    app.say(f"copied {app.chosen or 'the screen'}: {len(rows)} lines")
+
+
 def said_of(saved: Saved) -> str:
     """What was saved, how long and how large it is, and how it is seen again."""
     return f"recorded {named(saved.path)}: {saved.words}; vtop replay {shlex.quote(str(saved.path))}"
