@@ -121,10 +121,10 @@ def test_keys_are_written_as_they_are_pressed() -> None:
 
 
 def test_keys_of_ones_own_stand_in_the_settings(tmp_path: Path) -> None:
-    settings(tmp_path, '[keys]\nmark = "M"\nzoom-in = ["z", "+"]\n')
+    settings(tmp_path, '[keys]\nmark = "k"\nzoom-in = ["z", "+"]\n')
     keys = {key.id: key for key in mapped(own_keys())}
-    assert (keys["mark"].keys, keys["zoom-in"].keys, keys["quit"].keys) == ("M", "z,plus", "q")
-    assert ("M", "mark") in footers(list(keys.values()))["live"]
+    assert (keys["mark"].keys, keys["zoom-in"].keys, keys["quit"].keys) == ("k", "z,plus", "q")
+    assert ("k", "mark") in footers(list(keys.values()))["live"]
     shown = runner().invoke(main, ["config"])
     assert shown.exit_code == 0
     assert "key zoom-in  z, +  file" in shown.stdout
@@ -133,7 +133,7 @@ def test_keys_of_ones_own_stand_in_the_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("own", "what"),
     [
-        ({"makr": "M"}, "no such key; did you mean 'mark'"),
+        ({"makr": "k"}, "no such key; did you mean 'mark'"),
         ({"mark": "q"}, "q is bound to quit and to mark|q is bound to mark and to quit"),
         ({"mark": ""}, "write a key, such as"),
         ({"mark": 7}, "write a key, such as"),

@@ -27,11 +27,11 @@ from vtop.draw import layout
 from vtop.draw import theme as looks
 from vtop.draw.theme import Look, clean
 from vtop.errors import VtopError
-from vtop.recording import AnyEvent, LiveRecording, Mark, Note, Outage, Playhead, Recording, Scrape
+from vtop.recording import AnyEvent, LiveRecording, Note, Outage, Playhead, Recording, Scrape
 from vtop.server_kinds import registry
 from vtop.session.frame.frame import View
 from vtop.session.session import Session
-from vtop.ui import driver, keeping, remembered, textual_private
+from vtop.ui import driver, keeping, remembered, seeking, textual_private
 from vtop.ui.board import Board, Scene
 from vtop.ui.help import HelpScreen
 from vtop.ui.keys import BY_DIGIT, KEYS, Key, footers
@@ -243,7 +243,7 @@ class VtopApp(App[None]):
         frame = self.session.frame(now_s, view)
         mode = "replay" if self.live is None else "load" if self._load is not None else "live"
         keys = self._footers["enlarged" if self.only is not None else mode]
-        self.scene = Scene(frame, self.state_words(fresh=frame.status.fresh), keys)
+        self.scene = Scene(frame, self.state_words(fresh=frame.status.fresh), keys, seeking.timeline_of(self))
 
     def window_s(self) -> float:
         """The window asked for; else one that grows with the history, so that the charts are full from early on."""
@@ -276,13 +276,16 @@ class VtopApp(App[None]):
 
     def action_scrub(self, steps: int) -> None:
         """Move the playhead by a thirtieth of the window; at the end it is live."""
-        at_s = self.playhead.now() + steps * self.window_s() / 30
-        if self.playhead.live:
-            self.playhead.pause()
-        self.playhead.seek(at_s)
-        if self.playhead.now() < at_s:
-            self.playhead.follow()
-        self.draw()
+        seeking.seek(self, self.playhead.now() + steps * self.window_s() / 30)
+
+    def action_go_to(self) -> None:
+        seeking.go_to(self)
+
+    def action_event(self, direction: int) -> None:
+        seeking.next_event(self, direction)
+
+    def on_board_sought(self, message: Board.Sought) -> None:
+        seeking.seek(self, message.at_s)
 
     def action_beginning(self) -> None:
         if self.playhead.live:
@@ -311,12 +314,10 @@ class VtopApp(App[None]):
         self.draw()
 
     def action_mark(self) -> None:
-        if self.live is None:
-            self.say("marks are made in a live session; this is a recording", bad=True)
-            return
-        self.live.append(Mark())
-        self.catch_up()
-        self.draw()
+        seeking.mark(self)
+
+    def action_name_mark(self) -> None:
+        seeking.name_mark(self)
 
     def action_record(self) -> None:
         keeping.record(self)

@@ -23,6 +23,7 @@ from textual.widget import Widget
 
 from vtop.draw import layout
 from vtop.draw.layout import Key, Place
+from vtop.draw.panels.timeline import Timeline, instant_at
 from vtop.draw.text import Line
 from vtop.draw.theme import Look
 from vtop.session.frame.frame import Frame
@@ -37,6 +38,7 @@ class Scene:
     frame: Frame
     state: str
     keys: Sequence[Key] = layout.KEYS
+    time: Timeline | None = None  # of a recording
 
 
 class Board(Widget):
@@ -61,6 +63,13 @@ class Board(Widget):
         def __init__(self, number: str) -> None:
             super().__init__()
             self.number = number
+
+    class Sought(Message):
+        """An instant was clicked in the row of time."""
+
+        def __init__(self, at_s: float) -> None:
+            super().__init__()
+            self.at_s = at_s
 
     class Resized(Message):
         """The scene was made for another size."""
@@ -94,8 +103,16 @@ class Board(Widget):
         for place, _ in self._drawn:
             if place.x <= event.x < place.x + place.width and place.y <= event.y < place.y + place.height:
                 self.post_message(self.Chosen(place.panel))
+                self._seek(place, event.x)
         if event.ctrl and (number := number_at("".join(part.text for part in self._rows[event.y]), event.x)):
             self.post_message(self.Picked(number))
+
+    def _seek(self, place: Place, x: int) -> None:
+        time = self.scene.time if self.scene is not None else None
+        if place.panel == "timeline" and time is not None:
+            at_s = instant_at(time.end_s, place.width, x - place.x)
+            if at_s is not None:
+                self.post_message(self.Sought(at_s))
 
     async def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
         event.stop()
@@ -130,6 +147,7 @@ class Board(Widget):
             hidden=self.hidden,
             only=self.only,
             chosen=self.chosen,
+            time=self.scene.time,
         )
         self._rows = layout.assembled(self._drawn, width, height, self.look)
         if [place for place, _ in before] != [place for place, _ in self._drawn]:

@@ -1,6 +1,6 @@
 """Every key: what it is bound to, how it is written, what it does: of bindings, help, palette and the last line.
 
-A key's id is its name in the [keys] table of the settings: `mark = "M"`, `zoom-in = ["+", "z"]`.
+A key's id is its name in the [keys] table of the settings: `mark = "k"`, `zoom-in = ["+", "z"]`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,11 @@ KEYS: Final = (
     Key("load-up", "full_stop,greater_than_sign", ">", "load(1)", "raise vtop's own load by a quarter"),
     Key("load-down", "comma,less_than_sign", "<", "load(-1)", "lower vtop's own load by a quarter"),
     Key("load-off", "x", "x", "load(0)", "stop vtop's own load: break it off"),
-    Key("mark", "m", "m", "mark", "mark this moment in the recording"),
+    Key("go-to", "g", "g", "go_to", "go to a time: 2:30, 90s, 50%"),
+    Key("next-event", "n", "n", "event(1)", "go to the next event"),
+    Key("event-before", "N", "N", "event(-1)", "go to the event before"),
+    Key("mark", "m", "m", "mark", "mark this moment; of a recording in a file beside it"),
+    Key("name-mark", "M", "M", "name_mark", "mark this moment with a name"),
     Key("record", "r", "r", "record", "record to a file, from the session's beginning; again to stop"),
     Key("picture", "s", "s", "picture", "screenshot: a picture of the screen, as SVG"),
     Key("png", "S", "S", "png", "screenshot: a picture of the screen, as PNG"),
@@ -99,9 +103,10 @@ _FOOTERS: Final = {
         ("copy-card", "copy"), ("picture", "picture"), ("palette", "all"),
     ),
     "replay": (
-        *_ALWAYS, ("pause", "pause"), ("back forward", "scroll"), ("slower faster", "speed"),
-        ("zoom-in zoom-out", "zoom"), ("next-panel", "choose"), ("beginning", "begin"), ("live", "last"),
-        ("copy-card", "copy"), ("picture", "picture"), ("theme", "theme"), ("palette", "all"),
+        *_ALWAYS, ("pause", "pause"), ("back forward", "scroll"), ("slower faster", "speed"), ("go-to", "go to"),
+        ("next-event event-before", "event"), ("zoom-in zoom-out", "zoom"), ("mark", "mark"), ("next-panel", "choose"),
+        ("beginning", "begin"), ("live", "last"), ("copy-card", "copy"), ("picture", "picture"), ("theme", "theme"),
+        ("palette", "all"),
     ),
     "enlarged": (
         ("quit", "quit"), ("help", "numbers"), ("shrink", "all panels"), ("next-panel", "next panel"),
@@ -135,7 +140,7 @@ def mapped(own: Mapping[str, object]) -> tuple[Key, ...]:
         if (asked := own.get(key.id)) is not None:
             faces = asked if isinstance(asked, list) else [asked]
             if not faces or not all(isinstance(face, str) and face.strip() for face in faces):
-                raise VtopError(f'[keys] {key.id}: write a key, such as "M", "f5" or "ctrl+k", or a list of them')
+                raise VtopError(f'[keys] {key.id}: write a key, such as "k", "f5" or "ctrl+k", or a list of them')
             key = replace(key, keys=",".join(map(spelled, map(str, faces))), face=str(faces[0]))  # noqa: PLW2901
         found.append(key)
     taken: dict[str, str] = {}
