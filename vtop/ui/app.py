@@ -107,6 +107,7 @@ class VtopApp(App[None]):
         self._window_s = window_s
         self._drawn_at_s = -1.0
         self._drawn_clock = 0.0
+        self._held = False  # a frame was not drawn, because the line to the terminal was behind
         self._news = False  # a scrape, or that there was none, has not been drawn
         self._faults_said: set[str] = set()
         self._load_failed = False  # and it has been said
@@ -205,7 +206,7 @@ class VtopApp(App[None]):
         if self.playhead.live and self.live is not None:
             since_s = began - self._drawn_clock  # time passes: the age of the data is news once a second
             moved = since_s >= 1.0 or (self._news and (since_s >= APART_S or not self._scrapes_seen()))
-        if moved or self.scene is None:
+        if moved or self._held or self.scene is None:
             self.draw()
 
     def take_in(self) -> int:
@@ -237,6 +238,11 @@ class VtopApp(App[None]):
     def _draw(self) -> None:
         if not self._board.size:
             return
+        if isinstance(terminal := self._driver, textual_private.Terminal):
+            self._held = self.scene is not None and terminal.behind()
+            if self._held:
+                return  # a later frame takes its place
+            self.call_after_refresh(terminal.frame_is_written)
         now_s = self.playhead.now()
         view = View(window_s=self.window_s(), columns=layout.columns_for(self._board.size.width, self.only))
         self._drawn_at_s, self._drawn_clock, self._news = now_s, time.monotonic(), False
@@ -252,7 +258,16 @@ class VtopApp(App[None]):
         return max(window_s for window_s in GROWING_S if window_s <= max(GROWING_S[0], self.playhead.now()))
 
     def state_words(self, *, fresh: bool = True) -> str:
-        """What the playhead does, in a word or two; the data being old, nothing is called live."""
+        """What the playhead does, in a word or two; the data being old, nothing is called live.
+
+        On a slow line also how much older than it says the screen is by the time that it is seen.
+        """
+        terminal = self._driver
+        if isinstance(terminal, textual_private.Terminal) and terminal.line.slow:
+            return f"slow line +{units.seconds(terminal.line.late_s)} · {self._playhead_words(fresh)}"
+        return self._playhead_words(fresh)
+
+    def _playhead_words(self, fresh: bool) -> str:
         at = units.clock(self.playhead.now())
         if self.playhead.live:
             if self.live is None:
