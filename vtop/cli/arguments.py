@@ -55,6 +55,13 @@ def spelled_out(arguments: Sequence[str], options: Collection[click.Parameter], 
     return found
 
 
+class OfServers(click.Command):
+    """A verb that watches servers: of it, too, a bare address is a --url, and the words of a load need no quotes."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, spelled_out(args, self.params, ()))
+
+
 def joined(words: Sequence[str], targets: Collection[str] = ("c", "rate", "trace")) -> tuple[str, ...]:
     """The words of a load as SPECs: a second c=, rate= or trace= begins the next one."""
     specs: list[list[str]] = []

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vtop import plain
+from vtop.cli import progress
 from vtop.cli.options import DEFAULT_THEME, DEFAULT_URL
 from vtop.errors import VtopError
 from vtop.shipped import folder
@@ -130,6 +131,7 @@ def open_recording(file: Path, config: Path | None = None) -> FileRecording:
     if shape is not None:
         recording.know(shape)
     click.get_current_context().call_on_close(recording.close)
+    progress.watched(file.name, recording)
     return recording
 
 
@@ -148,6 +150,8 @@ def no_terminal() -> str | None:
 
 def echo(text: object, *, err: bool = False, nl: bool = True) -> None:
     """The one way for text of a verb to stdout or stderr: whatever it quotes can do no harm to a terminal."""
+    if (line := progress.current()) is not None:
+        line.aside()
     click.echo(plain.lines(str(text)), err=err, nl=nl)
 
 

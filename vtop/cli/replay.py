@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from vtop import units
+from vtop.cli import progress
 from vtop.cli.common import echo, need_terminal, open_recording, print_json, view_of, write
 from vtop.cli.options import (
     DEFAULT_THEME,
@@ -47,6 +48,7 @@ def replay(file: Path, speed: float, at_s: float | None, model_config: Path | No
 @click.option("--png", "png_to", type=click.Path(path_type=Path, dir_okay=False))
 @shape_option
 @look_options
+@progress.shown("drawing")
 def show(
     file: Path,
     *,

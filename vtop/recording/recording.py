@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import gzip
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -299,6 +300,15 @@ class FileRecording:
     def lines(self) -> int:
         """How many lines have been taken, unreadable ones included."""
         return self._line_number
+
+    @property
+    def read_ratio(self) -> float:
+        """How much of the file as it is now has been read: 0 to 1."""
+        try:
+            size = os.fstat(self._raw.fileno()).st_size
+            return min(1.0, self._raw.tell() / size) if size else 1.0
+        except (OSError, ValueError):  # closed, or a pipe
+            return 1.0
 
     def take(self, limit: int = 1_000_000) -> list[AnyEvent]:
         events: list[AnyEvent] = []
