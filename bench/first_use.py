@@ -21,7 +21,8 @@ from pathlib import Path
 from pseudo_terminal import Program
 
 ROOT = Path(__file__).resolve().parent.parent
-VALUE = re.compile(rb"running.{0,80}?\d")  # a first number on the screen
+ESCAPE = re.compile(rb"\x1b\[[^a-zA-Z]*[a-zA-Z]")
+VALUE = re.compile(rb"running\s+\d")  # a first number on the screen
 RECORDED_S = 20
 
 
@@ -49,7 +50,7 @@ def main() -> None:
         told("installed")
         vtop = str(place / ".venv/bin/vtop")
         demo = Program([vtop, "demo"], cwd=place)
-        while not VALUE.search(b"".join(data for _, data in demo.chunks)):
+        while not VALUE.search(ESCAPE.sub(b"", b"".join(data for _, data in demo.chunks))):
             time.sleep(0.05)
             if demo.ended_s is not None:
                 raise SystemExit("vtop demo ended by itself")

@@ -130,7 +130,7 @@ def main(ctx: click.Context, /, **asked: Any) -> None:
     watch.live(asked, servers, record_to, view, phases)
 
 
-for verb in (watch.record, load.sweep, load.load, replay.replay, replay.show):
+for verb in (watch.record, load.sweep, load.load, replay.replay, replay.show, replay.film):
     main.add_command(verb)
 for verb in (report.report, compare.compare, files.export, files.check, files.cut, files.merge):
     main.add_command(verb)

@@ -93,6 +93,28 @@ class _Finished:
         return []
 
 
+def film(
+    session: Session, look: Look, *, instants_s: Sequence[float], size: tuple[int, int], window_s: float,
+    hidden: frozenset[str],
+) -> list[str]:  # fmt: skip
+    """The screen at several instants, an SVG each."""
+    playhead = Playhead(lambda: 0.0, lambda: session.end_s)
+    playhead.seek(instants_s[0])
+    app = VtopApp(_Finished(session.start), playhead, look, session=session, window_s=window_s, hidden=hidden)
+
+    async def drawn() -> list[str]:
+        pictures = []
+        async with app.run_test(size=size) as pilot:
+            for at_s in instants_s:
+                playhead.seek(at_s)
+                app.draw()
+                await pilot.pause()
+                pictures.append(screenshot.svg(app, f"vtop {units.clock(at_s)}"))
+        return pictures
+
+    return asyncio.run(drawn())
+
+
 def still(
     session: Session, look: Look, *, now_s: float, size: tuple[int, int], window_s: float, hidden: frozenset[str]
 ) -> tuple[str, str]:
