@@ -75,6 +75,25 @@ async def test_a_screen_with_every_panel_hidden_is_a_screen() -> None:
         assert "TOKEN BUDGET BINDS" in text(shown.app)
 
 
+async def test_the_keys_of_the_last_line_take_clicks() -> None:
+    async with replay(SWEEP) as shown:
+        await shown.at(12.0)
+        row = shown.app.board_text(None)[-1]
+
+        async def click(what: str, further: int = 0) -> None:
+            await shown.pilot.click(Board, offset=(row.index(what) + further, 35))
+
+        await click("pause", 2)
+        assert not shown.app.playhead.paused
+        await click("␣")
+        assert shown.app.playhead.paused
+        speed = shown.app.playhead.speed
+        await click("[ ]", 2)
+        assert shown.app.playhead.speed > speed
+        await click("why", 1)
+        assert shown.app.only == "why"
+
+
 # --- what is remembered ----------------------------------------------------------------------------------------------
 
 

@@ -34,7 +34,7 @@ from vtop.session.session import Session
 from vtop.ui import driver, keeping, remembered, seeking, textual_private
 from vtop.ui.board import Board, Scene
 from vtop.ui.help import HelpScreen
-from vtop.ui.keys import BY_DIGIT, KEYS, Key, footers
+from vtop.ui.keys import BY_DIGIT, KEYS, Key, footers, short
 
 TICK_S = 0.25
 APART_S = 0.5  # two drawings of a live session, at least: several servers answer at different moments
@@ -298,6 +298,12 @@ class VtopApp(App[None]):
 
     def action_event(self, direction: int) -> None:
         seeking.next_event(self, direction)
+
+    async def on_board_pressed(self, message: Board.Pressed) -> None:
+        for key in self._keys:
+            if short(key.face) == message.face:
+                await self.run_action(key.action)
+                return
 
     def on_board_sought(self, message: Board.Sought) -> None:
         seeking.seek(self, message.at_s)

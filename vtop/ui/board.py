@@ -71,6 +71,13 @@ class Board(Widget):
             super().__init__()
             self.at_s = at_s
 
+    class Pressed(Message):
+        """A key was clicked in the last line: as it is written there."""
+
+        def __init__(self, face: str) -> None:
+            super().__init__()
+            self.face = face
+
     class Resized(Message):
         """The scene was made for another size."""
 
@@ -104,8 +111,20 @@ class Board(Widget):
             if place.x <= event.x < place.x + place.width and place.y <= event.y < place.y + place.height:
                 self.post_message(self.Chosen(place.panel))
                 self._seek(place, event.x)
+                if place.panel == "keys" and (face := self._face_at(event.x, event.y)) is not None:
+                    self.post_message(self.Pressed(face))
         if event.ctrl and (number := number_at("".join(part.text for part in self._rows[event.y]), event.x)):
             self.post_message(self.Picked(number))
+
+    def _face_at(self, x: int, y: int) -> str | None:
+        """The key of the last line that is under the pointer: its face, or its word; of two the nearer one."""
+        row = "".join(part.text for part in self._rows[y])
+        for faces, does in self.scene.keys if self.scene is not None else ():
+            begin = row.find(f"{self.look.say(faces) if self.look else faces} {does}")
+            if begin >= 0 and begin <= x < begin + len(faces) + 1 + len(does):
+                both = faces.split()
+                return both[min(len(both) - 1, max(0, x - begin) // 2)] if x < begin + len(faces) else both[0]
+        return None
 
     def _seek(self, place: Place, x: int) -> None:
         time = self.scene.time if self.scene is not None else None

@@ -117,9 +117,14 @@ _FOOTERS: Final = {
 _SHORT: Final = {"space": "␣", "ctrl+p": "^p", "-": "−"}
 
 
+def short(face: str) -> str:
+    """A key as the last line writes it."""
+    return _SHORT.get(face, face)
+
+
 def footers(keys: Collection[Key] = KEYS) -> dict[str, Sequence[tuple[str, str]]]:
     """The last line of each mode, as the keys are called."""
-    faces = {key.id: _SHORT.get(key.face, key.face) for key in keys}
+    faces = {key.id: short(key.face) for key in keys}
     return {
         mode: tuple((" ".join(faces[one] for one in ids.split()), does) for ids, does in named)
         for mode, named in _FOOTERS.items()

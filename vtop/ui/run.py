@@ -100,6 +100,7 @@ def film(
     """The screen at several instants, an SVG each."""
     playhead = Playhead(lambda: 0.0, lambda: session.end_s)
     playhead.seek(instants_s[0])
+    playhead.play()  # by a clock that stands, from frame to frame
     app = VtopApp(_Finished(session.start), playhead, look, session=session, window_s=window_s, hidden=hidden)
 
     async def drawn() -> list[str]:
