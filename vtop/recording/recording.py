@@ -36,7 +36,7 @@ from vtop.recording.events import (
     instant_of,
 )
 from vtop.recording.inflate import Undecodable, inflater, suffix_by_content, suffix_of
-from vtop.recording.recording_file import RecordingFile, Saved, new, unnamed
+from vtop.recording.recording_file import STDOUT, RecordingFile, Saved, new, unnamed
 
 _LONGEST_START = 1 << 20  # bytes; what has no line end by then is no recording
 _LONGEST_LINE = 1 << 26  # bytes; a longer one is left out, and never held whole
@@ -131,6 +131,14 @@ class LiveRecording:
     def take(self, limit: int = 1_000_000) -> list[AnyEvent]:
         with self._lock:
             return [self._fresh.popleft() for _ in range(min(limit, len(self._fresh)))]
+
+    def so_far(self) -> Iterator[AnyEvent]:
+        """All events from the beginning on, where a file still holds them: as they were appended."""
+        with self._lock:
+            file = self._files.get(None) or next(iter(self._files.values()), None)
+            lines = b"".join(file.content()).splitlines() if file is not None and file.path != STDOUT else []
+        for line in lines:
+            yield decode(line)
 
     def save_to(self, path: Path) -> str:
         """Write the session to a new file and go on writing there; where it begins, in words. Raises VtopError.
@@ -295,6 +303,10 @@ class FileRecording:
         except VtopError:
             self._raw.close()
             raise
+
+    def again(self) -> FileRecording:
+        """The same file from its beginning, to be closed by whoever asks."""
+        return FileRecording(self.path)
 
     @property
     def lines(self) -> int:

@@ -33,6 +33,12 @@ class ShapedRecording(FileRecording):
             Identity(t=0.0, server=number, shape=self._shape) for number in range(len(self.start.servers))
         )
 
+    def again(self) -> ShapedRecording:
+        other = ShapedRecording(self.path)
+        if self._shape is not None:
+            other.know(self._shape)
+        return other
+
     def take(self, limit: int = 1_000_000) -> list[AnyEvent]:
         events = super().take(limit)
         if self._marks:

@@ -31,7 +31,7 @@ from vtop.recording import AnyEvent, LiveRecording, Note, Outage, Playhead, Reco
 from vtop.server_kinds import registry
 from vtop.session.frame.frame import View
 from vtop.session.session import Session
-from vtop.ui import driver, keeping, remembered, seeking, textual_private
+from vtop.ui import drilling, driver, keeping, remembered, seeking, textual_private
 from vtop.ui.board import Board, Scene
 from vtop.ui.help import HelpScreen
 from vtop.ui.keys import BY_DIGIT, KEYS, Key, footers, short
@@ -110,6 +110,8 @@ class VtopApp(App[None]):
         self._held = False  # a frame was not drawn, because the line to the terminal was behind
         self._news = False  # a scrape, or that there was none, has not been drawn
         self._faults_said: set[str] = set()
+        self.taken = 0  # events of the recording
+        self.drilled: drilling.Drilled | None = None  # one server of several, alone on the screen
         self._load_failed = False  # and it has been said
         self._troubles: list[str] = []  # of the recording, still to be said
         self.left = "quit"  # why the screen was left
@@ -212,8 +214,11 @@ class VtopApp(App[None]):
     def take_in(self) -> int:
         """Fold the next slice of the recording; how many events it had."""
         events = self.recording.take(SLICE)
+        self.taken += len(events)
         for event in events:
             self.session.apply(event)
+            if self.drilled is not None:
+                self.drilled.take(event)
             self._news = self._news or isinstance(event, Scrape | Outage)
             if isinstance(event, Note) and event.source in ("recording", "vtop"):
                 self._troubles.append(event.text)
@@ -246,7 +251,7 @@ class VtopApp(App[None]):
         now_s = self.playhead.now()
         view = View(window_s=self.window_s(), columns=layout.columns_for(self._board.size.width, self.only))
         self._drawn_at_s, self._drawn_clock, self._news = now_s, time.monotonic(), False
-        frame = self.session.frame(now_s, view)
+        frame = (self.session if self.drilled is None else self.drilled.session).frame(now_s, view)
         mode = "replay" if self.live is None else "load" if self._load is not None else "live"
         keys = self._footers["enlarged" if self.only is not None else mode]
         self.scene = Scene(frame, self.state_words(fresh=frame.status.fresh), keys, seeking.timeline_of(self))
@@ -262,10 +267,12 @@ class VtopApp(App[None]):
 
         On a slow line also how much older than it says the screen is by the time that it is seen.
         """
-        terminal = self._driver
+        terminal, words = self._driver, self._playhead_words(fresh)
+        if self.drilled is not None:
+            words = f"server {self.drilled.server + 1} of {len(self.session.servers)} · {words}"
         if isinstance(terminal, textual_private.Terminal) and terminal.line.slow:
-            return f"slow line +{units.seconds(terminal.line.late_s)} · {self._playhead_words(fresh)}"
-        return self._playhead_words(fresh)
+            words = f"slow line +{units.seconds(terminal.line.late_s)} · {words}"
+        return words
 
     def _playhead_words(self, fresh: bool) -> str:
         at = units.clock(self.playhead.now())
@@ -417,6 +424,9 @@ class VtopApp(App[None]):
 
     def action_enlarge(self) -> None:
         """Give the chosen panel the whole body; again to give it back."""
+        if self.chosen == "servers" and self.drilled is None and self.only is None:
+            drilling.into(self, drilling.worst(self))
+            return
         if self.chosen is None and self.only is None:
             self.say("choose a panel first: tab, or a click")
         self.only = self.chosen if self.only is None else None
@@ -461,8 +471,18 @@ class VtopApp(App[None]):
         self.draw()
 
     def action_shrink(self) -> None:
+        if self.only is None and self.chosen is None and self.drilled is not None:
+            drilling.into(self, None)
+            return
         self.only = self.chosen = None
         self.draw()
+
+    def action_one_server(self) -> None:
+        drilling.ask(self)
+
+    def face_of(self, key_id: str) -> str:
+        """What is pressed for a key of the table."""
+        return next(key.face for key in self._keys if key.id == key_id)
 
     def action_help(self) -> None:
         kind = next((server.kind for server in self.session.servers), registry.DEFAULT)

@@ -71,8 +71,15 @@ KEYS: Final = (
     Key("why", "w", "w", "why", "why it is as it is: what binds, and every analysis; again for all panels"),
     Key("next-panel", "tab", "tab", "choose(1)", "choose the next panel; a click chooses one"),
     Key("panel-before", "shift+tab", "shift+tab", "choose(-1)", "choose the panel before"),
-    Key("enlarge", "enter", "enter", "enlarge", "enlarge the chosen panel; again for all"),
-    Key("shrink", "escape", "esc", "shrink", "all panels, none chosen"),
+    Key(
+        "enlarge",
+        "enter",
+        "enter",
+        "enlarge",
+        "enlarge the chosen panel; of the servers the first alone; again for all",
+    ),
+    Key("shrink", "escape", "esc", "shrink", "all panels, none chosen; of one server alone back to all"),
+    Key("one-server", "slash", "/", "one_server", "find one of several servers and show it alone"),
     Key("hide", "h", "h", "hide", "hide the chosen panel"),
     Key("show-all", "H", "H", "show_all", "show every panel that was hidden"),
     *(

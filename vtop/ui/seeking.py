@@ -101,6 +101,7 @@ def mark(app: VtopApp, text: str = "") -> None:
     path = app.recording.path if isinstance(app.recording, FileRecording) else None
     if path is not None:
         try:
+            app.taken += 1  # it is read again with the file
             app.say(f"marked {units.clock(set_mark.t)}, in {add_mark(path, set_mark)}")
         except VtopError as error:
             app.say(str(error), bad=True)
