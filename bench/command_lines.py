@@ -65,7 +65,7 @@ def as_a_program(words: list[str], folder: Path, limit_s: float, *, broken_off: 
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=30)
-            if broken_off and process.returncode in (0, 2, 130):
+            if broken_off and process.returncode in (0, 1, 2, 130):
                 return f"begun, broken off after {BROKEN_OFF_S:.0f} s"
             return f"not run to its end: longer than {limit_s:.0f} s"
     said = err.decode(errors="replace").strip().splitlines()

@@ -16,9 +16,10 @@ _OPERATORS = {"|", ";", "&&", "||", "&", ">", ">>", "<", "(", ")"}
 _SAMPLES = {"attached_$run": "attached_seqs10", "$run": "sweep_c64", "$s": "33"}  # what a loop's variable stands for
 # The reader's own files, by the name that the documents give them: the recording that takes their place.
 STANDINS = {
-    **dict.fromkeys(("run", "before", "a1", "a2", "a3", "A"), "overload"),
+    **dict.fromkeys(("before", "a1", "a2", "a3", "A"), "overload"),
     **dict.fromkeys(("after", "b1", "b2", "B"), "overload_seqs10"),
     **dict.fromkeys(("sweep", "all", "c1", "c2", "c4"), "sweep_c64"),
+    "run": "overload_loaded",
     "gpu7": "repeat_first",
     "gpu8": "repeat_second",
 }
