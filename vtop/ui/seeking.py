@@ -85,6 +85,7 @@ def next_event(app: VtopApp, direction: int) -> None:
         return
     app.playhead.pause()
     app.playhead.seek(found.at_s)
+    app.clear_notifications()  # of the event before
     app.say(f"{units.clock(found.at_s)} {found.text}")
     app.draw()
 
