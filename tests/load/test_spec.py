@@ -118,6 +118,15 @@ def test_the_record_names_no_folder() -> None:
     assert one(phase.spec).dataset == "my prompts.jsonl"
 
 
+def test_at_the_screen_a_load_without_an_end_has_none() -> None:
+    (closed,), (rated,) = phases(["c=8"], endless=True), phases(["rate=2"], endless=True)
+    for one in (closed, rated):
+        assert (one.requests, one.for_s) == (None, None)
+        assert one.limit_s > 86400
+    assert phases(["c=8 n=9"], endless=True) == phases(["c=8 n=9"])
+    assert phases(["c=1,2"], endless=True) == phases(["c=1,2"]), "the first would never end"
+
+
 def test_every_phase_has_a_bound_on_time() -> None:
     assert one("c=8").limit_s == 3600
     assert one("c=8 for=2h").limit_s == 7200

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vtop.cli import progress
 from vtop.cli.common import echo, form_of, given_shape, open_recording, put, write
 from vtop.cli.options import shape_option, together
 from vtop.errors import VtopError
@@ -55,6 +56,7 @@ _was_options = together(
 @_was_options
 @click.option("--format", "form", type=click.Choice(FORMS), help="[by the ending of -o]")
 @click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), help="Where to. [stdout]")
+@progress.shown("simulating")
 def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -> None:
     """What would other flags have done to this recording's load?
 
@@ -127,6 +129,7 @@ def _said(simulated_s: float, took_s: float) -> None:
 @click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="New .toml file.")
 @click.option("--name", metavar="NAME", help="Of the profile. [the file's]")
 @_was_options
+@progress.shown("fitting")
 def fit(files: tuple[Path, ...], output: Path, name: str | None, **asked: Any) -> None:
     """Fit the simulated engine's timing to recordings, and say how far off it is and where it holds.
 

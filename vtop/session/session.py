@@ -111,7 +111,7 @@ class Session:
                 if self._known(event.server):
                     self._apply_identity(event)
             case Mark():
-                self._log_event(event.t, event.t, "mark", event.text or "mark")
+                self.mark(event)
             case Note():
                 if event.source == "gpu":
                     self.gpus.apply_note(event)
@@ -273,6 +273,10 @@ class Session:
         frame = replace(frame, pressure=at)
         return replace(frame, verdict=verdict(frame, [one for one in earlier if one is not None]))
 
+    def mark(self, mark: Mark) -> None:
+        """A mark that is set, at any instant, while a recording is looked at."""
+        self._log_event(mark.t, mark.t, "mark", mark.text or "mark")
+
     def event_log(self, now_s: float, most: int | None = None) -> tuple[LoggedEvent, ...]:
         """What was known by an instant; the latest `most` of it."""
         return self._log.known(now_s, most)
@@ -294,6 +298,11 @@ class Session:
     def marks(self, kind: LoggedKind) -> tuple[LoggedEvent, ...]:
         """All logged events of a kind that stand in the charts: restart, outage, mark."""
         return tuple(one for one in self._log.marks() if one.kind == kind)
+
+    def landmarks(self) -> tuple[LoggedEvent, ...]:
+        """What a reader of the whole session goes by: where phases of load begin, outages, restarts, marks."""
+        phases = (LoggedEvent(phase.begin.t, "phase", phase.begin.spec) for phase in self.load.phases.values())
+        return (*phases, *self._log.marks())
 
     def _present(self, scrapes: Window, now_s: float, servers: Sequence[ServerPart], view: View) -> Window:
         """The scrapes of a window that speak of now: under the load of now, of servers whose data are fresh, and none

@@ -6,8 +6,10 @@ states its length, so columns stay aligned in any monospaced font.
 
 from __future__ import annotations
 
+import base64
 import io
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -21,6 +23,7 @@ _WEB_FONT = re.compile(r"@font-face\s*\{[^}]*\}", re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _FONT_FAMILY = re.compile(r"font-family:\s*Fira Code,\s*monospace")
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_SIZE = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
 FONTS = "'JetBrains Mono', 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 
 
@@ -29,6 +32,27 @@ def svg(app: App[None], title: str) -> str:
     drawn = app.export_screenshot(title=title)
     drawn = _FONT_FAMILY.sub(f"font-family: {FONTS}", _COMMENT.sub("", _WEB_FONT.sub("", drawn)))
     return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", drawn)
+
+
+def moving(pictures: Sequence[str], frame_s: float) -> str:
+    """Pictures of one size as one SVG that shows each for frame_s seconds, and begins again; without a script."""
+    head = _SIZE.search(pictures[0])
+    assert head is not None
+    width, height = head[1], head[2]
+    many, long_s = len(pictures), frame_s * len(pictures)
+    frames = []
+    for at, picture in enumerate(pictures):
+        inside = base64.b64encode(picture.encode()).decode()
+        shown = [("hidden", 0.0)] if at else []
+        shown += [("visible", at / many)] + ([("hidden", (at + 1) / many)] if at + 1 < many else [])
+        values, times = ";".join(value for value, _ in shown), ";".join(f"{time:.6g}" for _, time in shown)
+        frames.append(
+            f'<image width="{width}" height="{height}" visibility="{"hidden" if at else "visible"}" '
+            f'href="data:image/svg+xml;base64,{inside}"><animate attributeName="visibility" calcMode="discrete" '
+            f'values="{values}" keyTimes="{times}" dur="{long_s:g}s" repeatCount="indefinite"/></image>'
+        )
+    namespace = "http://www.w3.org/2000/svg"
+    return f'<svg viewBox="0 0 {width} {height}" xmlns="{namespace}">\n' + "\n".join(frames) + "\n</svg>\n"
 
 
 def text(app: App[None]) -> str:

@@ -122,6 +122,8 @@ def _progress(part: LoadPart, width: int, look: Look) -> Line:
         said += " · draining"
     if part.left_s and part.state == "running":
         said += f" · {units.clock(part.left_s)} left"
+    if part.progress_ratio is None and part.state == "running":
+        said += " · until stopped"
     room = max(0, width - width_of(look.say(said)))
     cells = round(min(1.0, ratio) * room)
     bar = chart.bar(((1.0, "decode"),), cells, look.glyphs) if cells else []

@@ -68,9 +68,16 @@ LEAST_REQUESTS = 128  # the p95 of so many can be trusted
 A_SLOT = 5  # requests of each that are in flight: three whole rounds between ramp and drain
 
 
-def phases(specs: Sequence[str], *, option: str = "--load") -> tuple[PlannedPhase, ...]:
-    """The phases of all SPECs, in order. `option` names the place in an error. Raises VtopError."""
-    return tuple(phase for text in specs for phase in _Spec(text, option).phases())
+def phases(specs: Sequence[str], *, option: str = "--load", endless: bool = False) -> tuple[PlannedPhase, ...]:
+    """The phases of all SPECs, in order. `option` names the place in an error. Raises VtopError.
+
+    endless: a phase that is the only one and names neither n= nor for= has no end of its own.
+    """
+    read = [_Spec(text, option) for text in specs]
+    found = tuple(phase for spec in read for phase in spec.phases())
+    if endless and len(found) == 1 and found[0].arrival != "trace" and not {"n", "for"} & read[0].values.keys():
+        return (replace(found[0], requests=None, for_s=None),)
+    return found
 
 
 def sweep(
