@@ -19,7 +19,7 @@ from vtop.draw.panels.gpus import gpus, watched
 from vtop.draw.panels.kv import kv
 from vtop.draw.panels.latencies import latencies
 from vtop.draw.panels.load import load, load_lines, phase
-from vtop.draw.panels.requests import requests
+from vtop.draw.panels.requests import requests, rows_wide
 from vtop.draw.panels.servers import servers
 from vtop.draw.panels.sizes import Rows
 from vtop.draw.panels.tokens import tokens
@@ -95,7 +95,7 @@ def _servers_wide(frame: Frame) -> Rows | None:
 
 # In the order in which they stand in a column.
 _ROWS: Final = (
-    Panel("requests", "requests", requests, "left", lambda _: Rows(3, 4), lambda _: Rows(6, 60, 4),
+    Panel("requests", "requests", requests, "left", lambda _: Rows(3, 4), rows_wide,
           charted=("narrow", "wide", "alone"), role="running",
           limits=("max-num-seqs", "deferred", "no-admission", "stuck")),
     Panel("kv", "KV cache", kv, "left", lambda _: Rows(1, 2), lambda _: Rows(5, 40, 2),
@@ -116,7 +116,7 @@ _ROWS: Final = (
     Panel("engines", "engines", engines, "right", _engines_narrow, _engines_wide, role="network"),
     Panel("events", "events", events, "right", lambda _: Rows(1, 40), lambda _: Rows(3, 99),
           notes=nothing, of_servers=False),
-    Panel("why", "why", why, "left", nowhere, lambda _: Rows(5, 18), role="mark", from_rows=TALL, left_out=left_out),
+    Panel("why", "why", why, "left", nowhere, lambda _: Rows(4, 18), role="mark", from_rows=TALL, left_out=left_out),
 )  # fmt: skip
 PANELS: Final[dict[str, Panel]] = {panel.name: panel for panel in _ROWS}
 
