@@ -47,13 +47,13 @@ from vtop.session.frame.values import Count
 from vtop.session.frame.verdict import Pressure
 from vtop.session.frame.vocabulary import LoggedKind
 from vtop.session.hardware import energy, roofline
-from vtop.session.history import busy, server_config
+from vtop.session.history import adapters, busy, server_config
 from vtop.session.history.gpus import GpuHistory
 from vtop.session.history.server import Change, ServerHistory
 from vtop.session.history.window import ScrapeRange, Window, window
-from vtop.session.kv import crowding, occupancy, pool, preemptions
+from vtop.session.kv import crowding, occupancy, pool, preemptions, prompt_sources
 from vtop.session.kv.preemption_detector import PreemptionDetector
-from vtop.session.latency import itl_tail, latencies, load_levels, load_scaling, ttft
+from vtop.session.latency import itl_tail, latencies, load_levels, load_scaling, speculation, ttft
 from vtop.session.load import client_ttft
 from vtop.session.load.load import LoadHistory, ended_words, target_words
 from vtop.session.recompute import recompute, token_flops, wall_clock
@@ -326,6 +326,10 @@ class Session:
             queueing=queueing.queueing(asked, present.since(self.load.settled_s(frame.now_s))),
             energy=energy.energy(scrapes, self.gpus, self._idle_power, frame.now_s),
             growth=load_scaling.growth(self._load_scaling, frame.ttft, one_load, frame.now_s),
+            speculation=speculation.speculation(scrapes),
+            prompt_sources=prompt_sources.prompt_sources(scrapes),
+            failed_transfers=prompt_sources.failed_transfers(scrapes),
+            lora=adapters.lora(scrapes),
             own_ttft=client_ttft.own_ttft(scrapes, self.servers, self.load.answered, frame.now_s),
         )
         share = recompute.time_ratio(frame.wallclock)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from vtop.draw.panels import by_load
+from vtop.draw.panels import by_load, lora, speculation
 from vtop.draw.panels.engines import engines
 from vtop.draw.panels.events import events
 from vtop.draw.panels.freshness import stands, window
@@ -114,6 +114,9 @@ _ROWS: Final = (
     Panel("servers", "servers", servers, "left", nowhere, _servers_wide,
           role="network", notes=nothing, of_servers=False),
     Panel("engines", "engines", engines, "right", _engines_narrow, _engines_wide, role="network"),
+    Panel("speculation", "speculative decoding", speculation.speculation, "right",
+          speculation.rows_narrow, speculation.rows_wide, role="generation"),
+    Panel("lora", "LoRA adapters", lora.lora, "right", lora.rows_narrow, lora.rows_wide, role="mark", notes=nothing),
     Panel("events", "events", events, "right", lambda _: Rows(1, 40), lambda _: Rows(3, 99),
           notes=nothing, of_servers=False),
     Panel("why", "why", why, "left", nowhere, lambda _: Rows(4, 18), role="mark", from_rows=TALL, left_out=left_out),

@@ -15,7 +15,17 @@ from vtop.session.frame.latencies import Latency, Tail
 from vtop.session.frame.load import LoadPart
 from vtop.session.frame.requests import Preemption, Queueing, Requests, Staircase
 from vtop.session.frame.servers import EnginePart, ServerPart, Status
-from vtop.session.frame.tokens import Iteration, PrefixCache, Recompute, TokenFlops, WallClock
+from vtop.session.frame.tokens import (
+    FailedTransfers,
+    Iteration,
+    Lora,
+    PrefixCache,
+    PromptSource,
+    Recompute,
+    Speculation,
+    TokenFlops,
+    WallClock,
+)
 from vtop.session.frame.ttft import Growth, OwnTtft, Ttft
 from vtop.session.frame.values import Count, Throughput
 from vtop.session.frame.verdict import Pressure, Verdict
@@ -69,5 +79,9 @@ class Frame:
     energy: Energy = Energy()  # noqa: RUF009
     growth: Growth = Growth()  # noqa: RUF009
     own_ttft: OwnTtft | None = None
+    speculation: Speculation | None = None  # where the server drafts
+    prompt_sources: tuple[PromptSource, ...] = ()  # where the server tells them
+    failed_transfers: FailedTransfers | None = None  # where it has a KV connector that counts them
+    lora: Lora | None = None  # where it serves adapters
     pressure: Pressure | None = None  # of the latest scrapes
     verdict: Verdict = Verdict()  # noqa: RUF009
