@@ -34,7 +34,7 @@ FRAMES: Final = (
 )
 ON = [number for number in NUMBERS if number.on_screen]
 # Of the screen itself: no numbers of a server.
-OF_THE_SCREEN: Final = {"window_s", "interval_s", "gpus.index"}
+OF_THE_SCREEN: Final = {"now_s", "window_s", "interval_s", "gpus.index"}
 AS_SHARES: Final = {"wallclock.decode_s"}  # drawn as a share of the window
 WAYS: Final = (
     units.count, units.number, units.percent, units.whole_percent, units.seconds, units.span, units.clock, units.ago,

@@ -54,7 +54,7 @@ from vtop.session.history.window import ScrapeRange, Window, window
 from vtop.session.kv import crowding, occupancy, pool, preemptions, prompt_sources
 from vtop.session.kv.preemption_detector import PreemptionDetector
 from vtop.session.latency import itl_tail, latencies, load_levels, load_scaling, speculation, ttft
-from vtop.session.load import client_ttft
+from vtop.session.load import client_ttft, waterfall
 from vtop.session.load.load import LoadHistory, ended_words, target_words
 from vtop.session.recompute import recompute, token_flops, wall_clock
 from vtop.session.recompute.decode_only import DecodeSteps
@@ -326,6 +326,7 @@ class Session:
             queueing=queueing.queueing(asked, present.since(self.load.settled_s(frame.now_s))),
             energy=energy.energy(scrapes, self.gpus, self._idle_power, frame.now_s),
             growth=load_scaling.growth(self._load_scaling, frame.ttft, one_load, frame.now_s),
+            waterfall=waterfall.waterfall(self.load.latest(frame.now_s), frame.now_s, frame.asked_window_s),
             speculation=speculation.speculation(scrapes),
             prompt_sources=prompt_sources.prompt_sources(scrapes),
             failed_transfers=prompt_sources.failed_transfers(scrapes),

@@ -25,7 +25,7 @@ _BASELINE_PX: Final = 15
 _EDGE_PX: Final = 10  # around the screen
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _DIM: Final = 0.4  # as Rich has it
-_RULE, _HEAVY, _TICK = "─", "━", "╵"
+_RULE, _HEAVY, _TICK = _THIN = ("─", "━", "╵")
 
 
 class Box(NamedTuple):
@@ -56,9 +56,9 @@ def _boxes() -> dict[str, tuple[tuple[Box, ...], float]]:
         "▟": ((low_left, right), 1.0),
     }
     of |= {sign: ((Box(0, 0, width, height),), share) for sign, share in (("▓", 0.8), ("▒", 0.6), ("░", 0.35))}
-    of[_RULE] = ((Box(0, middle - 0.5, width, 1),), 1.0)
+    of[_RULE] = ((Box(0, middle - 0.75, width, 1.5),), 1.0)
     of[_HEAVY] = ((Box(0, middle - 1.5, width, 3),), 1.0)
-    of[_TICK] = ((Box(half - 0.5, 0, 1, middle),), 1.0)
+    of[_TICK] = ((Box(half - 0.75, 0, 1.5, middle),), 1.0)
     return of
 
 
@@ -69,6 +69,7 @@ _RUN: Final = re.compile(f"([{''.join(_SHAPES)}]+)")
 def svg(lines: Iterable[Sequence[Segment]], width: int, height: int, title: str) -> str:
     """The picture of `height` lines of `width` cells."""
     paths: dict[tuple[str, float], list[str]] = {}
+    thin: dict[str, list[str]] = {}  # rules and ticks, which sharp edges would lose in a smaller picture
     words: dict[Style, list[str]] = {}
     ground = SVG_EXPORT_THEME.background_color.hex
     for y, line in enumerate(lines):
@@ -85,7 +86,8 @@ def svg(lines: Iterable[Sequence[Segment]], width: int, height: int, title: str)
             for at, run, shapes in _runs(text, x):
                 if shapes:
                     for (boxes, opacity), first, n in _alike(run, at):
-                        d = paths.setdefault((ink, opacity), [])
+                        fine = run[0] in _THIN
+                        d = thin.setdefault(ink, []) if fine else paths.setdefault((ink, opacity), [])
                         if _whole(boxes):
                             d.append(_path([Box(0, boxes[0].y, n * CELL[0], boxes[0].height)], (first, y)))
                         else:
@@ -103,7 +105,9 @@ def svg(lines: Iterable[Sequence[Segment]], width: int, height: int, title: str)
         f'<g transform="translate({_EDGE_PX} {_EDGE_PX})">',
         '<g shape-rendering="crispEdges">',
         *(f'<path fill="{ink}"{_opaque(share)} d="{"".join(d)}"/>' for (ink, share), d in paths.items()),
-        f'</g><g font-family="{FONTS}" font-size="{_FONT_PX}" xml:space="preserve">',
+        "</g>",
+        *(f'<path fill="{ink}" d="{"".join(d)}"/>' for ink, d in thin.items()),
+        f'<g font-family="{FONTS}" font-size="{_FONT_PX}" xml:space="preserve">',
     ]
     for style, texts in words.items():
         bold = ' font-weight="bold"' if style.bold else ""

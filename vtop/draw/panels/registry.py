@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from vtop.draw.panels import by_load, lora, speculation
+from vtop.draw.panels import by_load, lora, speculation, waterfall
 from vtop.draw.panels.engines import engines
 from vtop.draw.panels.events import events
 from vtop.draw.panels.freshness import stands, window
@@ -32,6 +32,7 @@ from vtop.session.frame.frame import Frame
 Draw = Callable[[Frame, int, int, Look], list[Line]]
 Screen = Literal["narrow", "wide", "alone"]  # one column, two columns, one panel that has the whole body
 TALL: Final = 46  # rows from which there is room for the reasons beside all else
+FULL: Final = 56  # and for requests one by one
 
 
 def nowhere(frame: Frame) -> Rows | None:
@@ -114,6 +115,8 @@ _ROWS: Final = (
     Panel("servers", "servers", servers, "left", nowhere, _servers_wide,
           role="network", notes=nothing, of_servers=False),
     Panel("engines", "engines", engines, "right", _engines_narrow, _engines_wide, role="network"),
+    Panel("waterfall", "slowest requests", waterfall.waterfall, "right", nowhere, waterfall.rows_wide, role="queue",
+          notes=waterfall.counted, of_servers=False, from_rows=FULL),
     Panel("speculation", "speculative decoding", speculation.speculation, "right",
           speculation.rows_narrow, speculation.rows_wide, role="generation"),
     Panel("lora", "LoRA adapters", lora.lora, "right", lora.rows_narrow, lora.rows_wide, role="mark", notes=nothing),

@@ -29,6 +29,7 @@ from vtop.session.frame.tokens import (
 from vtop.session.frame.ttft import Growth, OwnTtft, Ttft
 from vtop.session.frame.values import Count, Throughput
 from vtop.session.frame.verdict import Pressure, Verdict
+from vtop.session.frame.waterfall import Waterfall
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,6 +80,7 @@ class Frame:
     energy: Energy = Energy()  # noqa: RUF009
     growth: Growth = Growth()  # noqa: RUF009
     own_ttft: OwnTtft | None = None
+    waterfall: Waterfall = Waterfall()  # noqa: RUF009
     speculation: Speculation | None = None  # where the server drafts
     prompt_sources: tuple[PromptSource, ...] = ()  # where the server tells them
     failed_transfers: FailedTransfers | None = None  # where it has a KV connector that counts them
