@@ -222,7 +222,8 @@ def _panel(place: Place, frame: Frame, look: Look, *, before: str, state: str, c
     if binds:
         said.insert(0, "binds")
     head = heading(look, place.width, f"▌{panel.title}" if binds else panel.title, said, role=panel.role, binds=binds)
-    return [_reversed(head, 1) if chosen else head, *panel.draw(frame, place.width, place.height - 1, look)]
+    draw = panel.alone if alone and panel.alone is not None else panel.draw
+    return [_reversed(head, 1) if chosen else head, *draw(frame, place.width, place.height - 1, look)]
 
 
 def _reversed(drawn: Line, at: int) -> Line:

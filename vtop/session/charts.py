@@ -13,6 +13,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 
+from vtop.metrics.histogram import Histogram
 from vtop.metrics.quantity import Quantity
 from vtop.recording import GAP_INTERVALS
 from vtop.session.frame.charts import Charts, LoggedEvent, Points
@@ -117,6 +118,15 @@ class Columns:
         places = {scrape: track.place(max(scrape, 0)) for scrape in {one for pair in self._steps for one in pair}}
         return [
             track.sums_between(places[first], places[last]) if known_s > 0 else None
+            for known_s, (first, last) in zip(self._known_s, self._steps, strict=True)
+        ]
+
+    def histograms(self, track: HistogramTrack | None) -> list[Histogram | None]:
+        """For each column what was observed between the scrapes at its edges, or around it, by bucket."""
+        if track is None:
+            return [None] * self.count
+        return [
+            track.between(max(first, 0), last) if known_s > 0 and last >= 0 else None
             for known_s, (first, last) in zip(self._known_s, self._steps, strict=True)
         ]
 

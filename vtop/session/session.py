@@ -31,7 +31,7 @@ from vtop.recording import (
 )
 from vtop.recording.events import DEFAULT_KIND
 from vtop.recording.vocabulary import LOAD_STATES, known
-from vtop.session import charts
+from vtop.session import charts, heat_maps
 from vtop.session.bottleneck import incidents, queueing, status
 from vtop.session.bottleneck.evidence import pressures
 from vtop.session.bottleneck.verdict import verdict
@@ -268,6 +268,8 @@ class Session:
             charts=charts.charts(self.servers, self.gpus, self._log.marks(now_s), now_s, view),
             load=self._load(now_s),
         )
+        if view.buckets:
+            frame = replace(frame, heat_maps=heat_maps.heat_maps(asked, self.servers, frame.charts, now_s))
         frame = self._analysed(frame, scrapes, asked, present)
         at, *earlier = self._pressures(scrapes, frame, view) or [None]
         frame = replace(frame, pressure=at)

@@ -217,7 +217,8 @@ class VtopApp(App[None]):
         if not self._board.size:
             return
         now_s = self.playhead.now()
-        view = View(window_s=self.window_s(), columns=layout.columns_for(self._board.size.width, self.only))
+        columns = layout.columns_for(self._board.size.width, self.only)
+        view = View(window_s=self.window_s(), columns=columns, buckets=self.only == "latencies")
         self._drawn_at_s, self._drawn_clock, self._news = now_s, time.monotonic(), False
         frame = self.session.frame(now_s, view)
         mode = "replay" if self._live is None else "load" if self._load is not None else "live"

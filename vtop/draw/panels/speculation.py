@@ -59,5 +59,5 @@ def _drafts(of: Speculation, width: int, look: Look) -> Line:
 
 def _position(of: AcceptedAt, width: int, look: Look) -> Line:
     filled, rest = chart.meter(of.ratio, chart_cells(width), look.glyphs)
-    head = left(f"position {of.position}", units.percent(of.ratio), "text")
+    head = left(f"at {of.position}", units.percent(of.ratio), "text")
     return line(look, width, *head, (filled, "generation"), (rest, "border"), right(width, ""))

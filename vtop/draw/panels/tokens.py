@@ -18,6 +18,16 @@ _OF: Final = {"prompt tokens": "prompt tok", "looked up": "tok looked up"}
 
 def tokens(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     """Tokens out and in per second, what a step is made of, and what the prefix cache saved."""
+    return _tokens(frame, width, height, look, least=1)
+
+
+def tokens_alone(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
+    """All of the body: half of it for what a step is made of, decode and prefill."""
+    return _tokens(frame, width, height, look, least=max(1, height // 2))
+
+
+def _tokens(frame: Frame, width: int, height: int, look: Look, *, least: int) -> list[Line]:
+    """`least`: rows of what a step is made of."""
     look, charts, step = seen(frame, look), frame.charts, frame.iteration
 
     def rate(label: str, role: str, tokens: Count, points: Points, rows: int) -> list[Line]:
@@ -42,7 +52,7 @@ def tokens(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     blocks = [
         growing(0, lambda rows: rate("out", "generation", out, charts.generation_per_s, rows)),
         growing(1, lambda rows: rate("in", "prompt", asked, charts.prompt_per_s, rows)),
-        growing(2, make_up),
+        growing(2, make_up, least),
         Block(3, lambda _: [_step(frame, width, look)]),
         Block(5, lambda _: [_prefix(frame, width, look)]),
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vtop.session.frame.charts import Charts, LoggedEvent
+from vtop.session.frame.charts import Charts, HeatMap, LoggedEvent
 from vtop.session.frame.gpus import Energy, Gpus, Roofline
 from vtop.session.frame.kv import Crowding, Kv, KvAccount
 from vtop.session.frame.latencies import Latency, Tail
@@ -40,6 +40,7 @@ class View:
     window_s: float = 300.0
     columns: int = 60
     whole: bool = False
+    buckets: bool = False  # whether the frame is to have heat maps
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,6 +81,7 @@ class Frame:
     energy: Energy = Energy()  # noqa: RUF009
     growth: Growth = Growth()  # noqa: RUF009
     own_ttft: OwnTtft | None = None
+    heat_maps: tuple[HeatMap, ...] = ()  # where the view asks for them
     waterfall: Waterfall = Waterfall()  # noqa: RUF009
     speculation: Speculation | None = None  # where the server drafts
     prompt_sources: tuple[PromptSource, ...] = ()  # where the server tells them

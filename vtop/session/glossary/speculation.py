@@ -36,7 +36,7 @@ SPECULATION = (
     ),
     Number(
         "speculation",
-        "position",
+        "at 1, 2, …",
         "speculation.by_position",
         "%",
         (Q.SPEC_ACCEPTED_BY_POSITION, Q.SPEC_DRAFTS),
