@@ -218,7 +218,7 @@ class VtopApp(App[None]):
             return
         now_s = self.playhead.now()
         columns = layout.columns_for(self._board.size.width, self.only)
-        view = View(window_s=self.window_s(), columns=columns, buckets=self.only == "latencies")
+        view = View(window_s=self.window_s(), columns=columns, buckets=self.only == "latencies", stacked=False)
         self._drawn_at_s, self._drawn_clock, self._news = now_s, time.monotonic(), False
         frame = self.session.frame(now_s, view)
         mode = "replay" if self._live is None else "load" if self._load is not None else "live"

@@ -41,6 +41,7 @@ class View:
     columns: int = 60
     whole: bool = False
     buckets: bool = False  # whether the frame is to have heat maps
+    stacked: bool = True  # and running and waiting of one scrape, which may be stacked; the screen draws them apart
 
 
 @dataclass(frozen=True, slots=True, eq=False)
