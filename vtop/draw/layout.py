@@ -1,7 +1,7 @@
 """Where the panels stand on a screen of a given size, and the whole screen as lines.
 
 One column below 110 cells: a line a chart, nothing boxed. From there two columns of equal width, so that one time axis
-serves both; what height is over goes to the charts.
+serves both; what height is over goes to the charts. On a very wide screen what stands below the charts has four.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from vtop.session.frame.frame import Frame
 MARGIN: Final = 1
 GUTTER: Final = 2
 TWO_COLUMNS: Final = 110
+FOUR_COLUMNS: Final = 300  # below the charts, where tables and lists stand
+_DRIVES: Final = 20  # rows that one panel below the charts may take from them; a list uses more where they are over
 TWO_LINES: Final = 22  # rows from which the verdict has a second line
 TIME_CELLS: Final = 44  # of the row of time of a recording, at most
 Key = tuple[str, str]  # its face and what it does, in a word or two
@@ -94,7 +96,10 @@ def arrange(
     reserved = {at: _wants([one for one in under[at] if rows >= one.from_rows], frame) for at in x}
     # The charts end in one line, the time axis; what has none stands below.
     share = 4 if any(0 < one.from_rows <= rows for one in shown) else 3  # tenths of the screen
-    below = max((rows - y) * share // 10, *(sum(want.rows.least for want in wants) for wants in reserved.values()))
+    halves = 2 if width >= FOUR_COLUMNS else 1
+    used = max(_used(wants, halves) for wants in reserved.values())
+    least = max(sum(want.rows.least for want in wants) for wants in reserved.values())
+    below = max(min((rows - y) * share // 10, used), least)
     most = sum(want.rows.most for want in over["left"] or over["right"])
     above = max(0, min(rows - y - 1 - below, most))
     axis_y, below = y + above, rows - y - 1 - above
@@ -106,7 +111,29 @@ def arrange(
         *top,
         *(place for at in x for place in _column(over[at], (x[at], y, each, above))),
         *(Place("axis", x[at], axis_y, each, 1) for at in x if below >= 0),
-        *(place for at in x for place in _column(reserved[at], (x[at], axis_y + 1, each, below))),
+        *(place for at in x for place in _below(reserved[at], (x[at], axis_y + 1, each, below), halves)),
+    ]
+
+
+def _split(wants: Sequence[Want], halves: int) -> list[Sequence[Want]]:
+    """The panels of a column, or those of its two halves that are much the same in height."""
+    if halves == 1 or len(wants) < 2:
+        return [wants]
+    parts = [(wants[:at], wants[at:]) for at in range(1, len(wants))]
+    return list(min(parts, key=lambda both: max(_used(one, 1) for one in both)))
+
+
+def _used(wants: Sequence[Want], halves: int) -> int:
+    """Rows of the charts' that panels below them are worth."""
+    return max(sum(min(want.rows.most, _DRIVES) for want in part) for part in _split(wants, halves))
+
+
+def _below(wants: Sequence[Want], room: tuple[int, int, int, int], halves: int) -> list[Place]:
+    parts = _split(wants, halves)
+    x, y, width, height = room
+    each = (width - GUTTER * (len(parts) - 1)) // len(parts)
+    return [
+        place for at, part in enumerate(parts) for place in _column(part, (x + at * (each + GUTTER), y, each, height))
     ]
 
 
@@ -212,7 +239,8 @@ def _panel(place: Place, frame: Frame, look: Look, *, before: str, state: str, c
     if binds:
         said.insert(0, "binds")
     head = heading(look, place.width, f"▌{panel.title}" if binds else panel.title, said, role=panel.role, binds=binds)
-    return [_reversed(head, 1) if chosen else head, *panel.draw(frame, place.width, place.height - 1, look)]
+    draw = panel.alone if alone and panel.alone is not None else panel.draw
+    return [_reversed(head, 1) if chosen else head, *draw(frame, place.width, place.height - 1, look)]
 
 
 def _reversed(drawn: Line, at: int) -> Line:

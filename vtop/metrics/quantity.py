@@ -40,6 +40,8 @@ class Quantity(StrEnum):
     SPEC_DRAFTS = "spec_drafts"
     SPEC_DRAFT_TOKENS = "spec_draft_tokens"
     SPEC_ACCEPTED_TOKENS = "spec_accepted_tokens"
+    SPEC_ACCEPTED_BY_POSITION = "spec_accepted_by_position"  # part: position in the draft, from 0
+    FAILED_TRANSFERS = "failed_transfers"  # of KV between servers or tiers; part: which of the connector's counters
     TTFT = "ttft"
     ITL = "itl"
     TPOT = "tpot"

@@ -22,7 +22,8 @@ _parser = Parser()
 class FamilyMeaning:
     """What one family means. rank: of two families for one quantity, the lower rank is the one to read.
 
-    total: the family's name ends in _total on /metrics, as a counter's does.
+    total: the family's name ends in _total on /metrics, as a counter's does. part: which part of the quantity the whole
+    family is, where no label says it.
     """
 
     quantity: Quantity
@@ -30,6 +31,7 @@ class FamilyMeaning:
     part_label: str | None = None
     rank: int = 0
     total: bool = False
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,15 @@ class PoolLabels:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class AdapterLabels:
+    """The labels of a kind's LORA series: adapters by name, with commas between them, and how many may run at once."""
+
+    running: str = ""
+    waiting: str = ""
+    most: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class SeriesNames:
     """The series of one kind of server. Families are named without prefix and without _total."""
 
@@ -74,6 +85,7 @@ class SeriesNames:
     kept_labels: frozenset[str] = frozenset()  # further labels that may be recorded; all others are dropped
     largest: tuple[str, ...] = ()  # name endings: of series that coincide, the largest is kept, not the sum
     pool: PoolLabels = PoolLabels()
+    adapters: AdapterLabels = AdapterLabels()
 
     def family(self, name: str) -> str | None:
         """The family's name without its prefix, or None when it is none of the server's own."""
@@ -119,7 +131,7 @@ class SeriesNames:
             return None
         labels = dict(series.labels)
         owner = "/".join(labels[label] for label in self.owner_labels if labels.get(label))
-        part = labels.get(found.part_label, "") if found.part_label else ""
+        part = labels.get(found.part_label, "") if found.part_label else found.part
         return SeriesMeaning(found.quantity, found.kind, owner, part, found.rank)
 
 

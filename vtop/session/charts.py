@@ -13,6 +13,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 
+from vtop.metrics.histogram import Histogram
 from vtop.metrics.quantity import Quantity
 from vtop.recording import GAP_INTERVALS
 from vtop.session.frame.charts import Charts, LoggedEvent, Points
@@ -120,6 +121,15 @@ class Columns:
             for known_s, (first, last) in zip(self._known_s, self._steps, strict=True)
         ]
 
+    def histograms(self, track: HistogramTrack | None) -> list[Histogram | None]:
+        """For each column what was observed between the scrapes at its edges, or around it, by bucket."""
+        if track is None:
+            return [None] * self.count
+        return [
+            track.between(max(first, 0), last) if known_s > 0 and last >= 0 else None
+            for known_s, (first, last) in zip(self._known_s, self._steps, strict=True)
+        ]
+
     def grown(self, track: Track | None) -> list[float | None]:
         """For each column a counter's growth between the scrapes at its edges: of the same steps as `sums`."""
         if track is None:
@@ -181,7 +191,8 @@ def charts(
     def rate(quantity: Quantity) -> Points:
         return _together([one.rate(one.server.total(quantity)) for one in columns], sum)
 
-    then = [one.fullest(one.server.total(Quantity.RUNNING), one.server.total(Quantity.WAITING)) for one in columns]
+    stacked = columns if view.stacked else []
+    then = [one.fullest(one.server.total(Quantity.RUNNING), one.server.total(Quantity.WAITING)) for one in stacked]
     preemptions = [(one, one.server.total(Quantity.PREEMPTIONS)) for one in columns]
     queue_s, prefill_s, frontend_s = _breakdown(columns)
     decode, prefill = _make_up(columns)

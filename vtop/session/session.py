@@ -31,7 +31,7 @@ from vtop.recording import (
 )
 from vtop.recording.events import DEFAULT_KIND
 from vtop.recording.vocabulary import LOAD_STATES, known
-from vtop.session import charts
+from vtop.session import charts, heat_maps
 from vtop.session.bottleneck import incidents, queueing, status
 from vtop.session.bottleneck.evidence import pressures
 from vtop.session.bottleneck.verdict import verdict
@@ -47,14 +47,14 @@ from vtop.session.frame.values import Count
 from vtop.session.frame.verdict import Pressure
 from vtop.session.frame.vocabulary import LoggedKind
 from vtop.session.hardware import energy, roofline
-from vtop.session.history import busy, server_config
+from vtop.session.history import adapters, busy, server_config
 from vtop.session.history.gpus import GpuHistory
 from vtop.session.history.server import Change, ServerHistory
 from vtop.session.history.window import ScrapeRange, Window, window
-from vtop.session.kv import crowding, occupancy, pool, preemptions
+from vtop.session.kv import crowding, occupancy, pool, preemptions, prompt_sources
 from vtop.session.kv.preemption_detector import PreemptionDetector
-from vtop.session.latency import itl_tail, latencies, load_levels, load_scaling, ttft
-from vtop.session.load import client_ttft
+from vtop.session.latency import itl_tail, latencies, load_levels, load_scaling, speculation, ttft
+from vtop.session.load import client_ttft, waterfall
 from vtop.session.load.load import LoadHistory, ended_words, target_words
 from vtop.session.recompute import recompute, token_flops, wall_clock
 from vtop.session.recompute.decode_only import DecodeSteps
@@ -268,6 +268,8 @@ class Session:
             charts=charts.charts(self.servers, self.gpus, self._log.marks(now_s), now_s, view),
             load=self._load(now_s),
         )
+        if view.buckets:
+            frame = replace(frame, heat_maps=heat_maps.heat_maps(asked, self.servers, frame.charts, now_s))
         frame = self._analysed(frame, scrapes, asked, present)
         at, *earlier = self._pressures(scrapes, frame, view) or [None]
         frame = replace(frame, pressure=at)
@@ -335,6 +337,11 @@ class Session:
             queueing=queueing.queueing(asked, present.since(self.load.settled_s(frame.now_s))),
             energy=energy.energy(scrapes, self.gpus, self._idle_power, frame.now_s),
             growth=load_scaling.growth(self._load_scaling, frame.ttft, one_load, frame.now_s),
+            waterfall=waterfall.waterfall(self.load.latest(frame.now_s), frame.now_s, frame.asked_window_s),
+            speculation=speculation.speculation(scrapes),
+            prompt_sources=prompt_sources.prompt_sources(scrapes),
+            failed_transfers=prompt_sources.failed_transfers(scrapes),
+            lora=adapters.lora(scrapes),
             own_ttft=client_ttft.own_ttft(scrapes, self.servers, self.load.answered, frame.now_s),
         )
         share = recompute.time_ratio(frame.wallclock)

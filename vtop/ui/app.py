@@ -249,7 +249,8 @@ class VtopApp(App[None]):
                 return  # a later frame takes its place
             self.call_after_refresh(terminal.frame_is_written)
         now_s = self.playhead.now()
-        view = View(window_s=self.window_s(), columns=layout.columns_for(self._board.size.width, self.only))
+        columns = layout.columns_for(self._board.size.width, self.only)
+        view = View(window_s=self.window_s(), columns=columns, buckets=self.only == "latencies", stacked=False)
         self._drawn_at_s, self._drawn_clock, self._news = now_s, time.monotonic(), False
         frame = (self.session if self.drilled is None else self.drilled.session).frame(now_s, view)
         mode = "replay" if self.live is None else "load" if self._load is not None else "live"

@@ -9,7 +9,8 @@ What they are for:
   the line from the widget's left edge on; over SSH that is most of what vtop would send. `ExactScreen` crops on both
   sides.
 - The driver writes to a terminal that may hang up or be slow, and reads keys without a timer (`Terminal`).
-- The screen as text is the compositor's whole update (`print_screen`), as in Textual's own screenshot.
+- The screen as text and as a picture is the compositor's whole update (`print_screen`, `screen_lines`), as in
+  Textual's own screenshot.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from typing import Any, Final
 
 from rich.console import Console
 from rich.control import Control
+from rich.segment import Segment
 from textual import constants
-from textual._compositor import ChopsUpdate, Compositor
+from textual._compositor import ChopsUpdate, Compositor, LayoutUpdate
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
@@ -38,6 +40,8 @@ PIECES: Final = (  # module, class or "", name
     ("textual.screen", "Screen", "_compositor"),
     ("textual._compositor", "Compositor", "render_update"),
     ("textual._compositor", "Compositor", "render_partial_update"),
+    ("textual._compositor", "LayoutUpdate", "strips"),
+    ("textual.app", "App", "_background_screens"),
     ("textual._compositor", "ChopsUpdate", "chops"),
     ("textual._compositor", "ChopsUpdate", "spans"),
     ("textual._compositor", "ChopsUpdate", "chop_ends"),
@@ -168,3 +172,10 @@ class Terminal(LinuxDriver):
 def print_screen(app: App[Any], console: Console) -> None:
     """Print all that stands on the screen to a console of its size."""
     console.print(app.screen._compositor.render_update(full=True))
+
+
+def screen_lines(app: App[Any]) -> list[list[Segment]]:
+    """All that stands on the screen, a line a row."""
+    update = app.screen._compositor.render_update(full=True, screen_stack=app._background_screens)
+    assert isinstance(update, LayoutUpdate)
+    return [[segment for strip in line for segment in strip] for line in update.strips]

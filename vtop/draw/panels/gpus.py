@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from vtop import units
 from vtop.draw import chart
-from vtop.draw.grid import chart_rows, fixed, growing, left, scale, sparked, spread, stacked, top
+from vtop.draw.grid import LEFT, chart_rows, fixed, growing, left, scale, sparked, spread, stacked, top
 from vtop.draw.text import Line, Phrase, Piece, line, padded, phrases
 from vtop.draw.theme import Look
+from vtop.session.frame.charts import Points
 from vtop.session.frame.frame import Frame
 from vtop.session.frame.gpus import GpuPart
 
@@ -21,7 +22,9 @@ def gpus(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     if found.age_s is not None and found.age_s > OLD_S and look.faded is not None:  # read apart from the servers
         look = look.faded
     if not found.devices:
-        lines = [line(look, width, (note or "no GPU is watched", "warn" if note else "dim"))]
+        # on a screen of one column nothing else tells what there is none of
+        label = f"{'GPU':<{LEFT}}" if height == 1 else ""
+        lines = [line(look, width, (label, "dim"), (note or "no GPU is watched", "text" if note else "dim"))]
         return stacked(look, width, height, [fixed(0, lines)])
 
     def power(rows: int) -> list[Line]:
@@ -56,6 +59,29 @@ def gpus(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
         blocks.append(fixed(3 + at, [_device(device, width, look, several)]))
     if more := len(found.devices) - len(shown):
         blocks.append(fixed(3 + len(shown), [line(look, width, (f"and {more} more GPUs", "dim"))]))
+    return stacked(look, width, height, blocks)
+
+
+def gpus_alone(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
+    """All of the body: as its panel, with clock and temperature over time below it."""
+    devices = frame.gpus.devices
+    if not devices:
+        return gpus(frame, width, height, look)
+    clock, temp = frame.charts.sm_mhz, frame.charts.temp_c
+
+    def over_time(label: str, unit: str, points: Points, limit: float, rows: int) -> list[Line]:
+        latest = next((point for point in reversed(points) if point is not None), None)
+        maximum = chart.nice_maximum(points, limit)
+        drawn = sparked(look, width, rows, points, (maximum, "power"))
+        head = left(label, units.count(latest), unit=unit)
+        return chart_rows(look, width, head, drawn, [top(units.count(maximum), width)])
+
+    top_mhz = max((device.sm_max_mhz for device in devices if device.sm_max_mhz is not None), default=2000.0)
+    blocks = [growing(0, lambda rows: gpus(frame, width, rows, look), min(height, 4 + len(devices)))]
+    if any(clock):
+        blocks.append(growing(1, lambda rows: over_time("SM clock", "MHz", clock, top_mhz, rows)))
+    if any(temp):
+        blocks.append(growing(2, lambda rows: over_time("hottest", "°C", temp, 100.0, rows)))
     return stacked(look, width, height, blocks)
 
 

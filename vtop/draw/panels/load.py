@@ -14,7 +14,7 @@ from vtop.session.frame.load import LoadPart, Quantiles
 
 INFINITE = "∞"  # longer than everything: what a request that failed or was broken off counts as
 _TABLE = (
-    Column("", 9, right=False),
+    Column("client", 9, right=False),
     Column("mean", 9),
     Column("p50", 9),
     Column("p90", 9, rank=2),

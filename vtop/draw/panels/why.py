@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from vtop import units
@@ -30,6 +31,7 @@ def left_out(frame: Frame, width: int, height: int, look: Look) -> int:
     return left + shared(height, _blocks(frame, width, height, look)).count(0)
 
 
+@lru_cache(maxsize=1)  # asked for twice: what is left out stands in the heading
 def _blocks(frame: Frame, width: int, height: int, look: Look) -> list[Block]:
     on_top = _ON_TOP if height >= _ROOM else ()
     top, rest = ([row for make in of if (row := make(frame)) is not None] for of in (on_top, _ROWS))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from vtop.metrics.quantity import Quantity, SeriesKind
-from vtop.metrics.series_names import PROCESS, FamilyMeaning, PoolLabels, SeriesNames
+from vtop.metrics.series_names import PROCESS, AdapterLabels, FamilyMeaning, PoolLabels, SeriesNames
 
 _Q, _K = Quantity, SeriesKind
 
@@ -40,6 +40,12 @@ _FAMILIES: Final[Mapping[str, FamilyMeaning]] = {
     "spec_decode_num_drafts": FamilyMeaning(_Q.SPEC_DRAFTS, _K.COUNTER),
     "spec_decode_num_draft_tokens": FamilyMeaning(_Q.SPEC_DRAFT_TOKENS, _K.COUNTER),
     "spec_decode_num_accepted_tokens": FamilyMeaning(_Q.SPEC_ACCEPTED_TOKENS, _K.COUNTER),
+    "spec_decode_num_accepted_tokens_per_pos": FamilyMeaning(_Q.SPEC_ACCEPTED_BY_POSITION, _K.COUNTER, "position"),
+    "nixl_num_failed_transfers": FamilyMeaning(_Q.FAILED_TRANSFERS, _K.COUNTER, part="NIXL transfers"),
+    "nixl_num_failed_notifications": FamilyMeaning(_Q.FAILED_TRANSFERS, _K.COUNTER, part="NIXL notifications"),
+    "nixl_num_kv_expired_reqs": FamilyMeaning(_Q.FAILED_TRANSFERS, _K.COUNTER, part="KV expired before it was fetched"),
+    "mooncake_store_operation_failed_keys": FamilyMeaning(_Q.FAILED_TRANSFERS, _K.COUNTER, part="Mooncake keys"),
+    "kv_offload_allocation_failure": FamilyMeaning(_Q.FAILED_TRANSFERS, _K.COUNTER, part="offload allocations"),
     "time_to_first_token_seconds": FamilyMeaning(_Q.TTFT, _K.HISTOGRAM),
     "inter_token_latency_seconds": FamilyMeaning(_Q.ITL, _K.HISTOGRAM),
     "time_per_output_token_seconds": FamilyMeaning(_Q.ITL, _K.HISTOGRAM, rank=1),  # the same samples under the old name
@@ -87,4 +93,5 @@ SERIES: Final = SeriesNames(
         prefix_caching="enable_prefix_caching",
         cache_dtype="cache_dtype",
     ),
+    adapters=AdapterLabels("running_lora_adapters", "waiting_lora_adapters", "max_lora"),
 )

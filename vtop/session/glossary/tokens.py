@@ -60,6 +60,25 @@ TOKENS = (
     ),
     Number(
         "tokens",
+        "computed",
+        "prompt_sources",
+        "%",
+        (Q.PROMPT_TOKENS_BY_SOURCE,),
+        "Δ prompt tokens whose KV was computed, found in the local prefix cache, or brought by a KV connector ÷ Δ of "
+        "all, each prompt once, when it was first scheduled",
+        "the line is there where more than one source gave any",
+    ),
+    Number(
+        "tokens",
+        "failed KV transfers",
+        "failed_transfers.in_window",
+        "transfers",
+        (Q.FAILED_TRANSFERS,),
+        "growth of the KV connector's counters of failures in the window, by counter",
+        also=("failed_transfers.since_start", "failed_transfers.by_part"),
+    ),
+    Number(
+        "tokens",
         "recomputed",
         "recompute.tokens",
         "tokens",

@@ -22,6 +22,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -76,6 +77,7 @@ def _plus(total: float | None, grown: float | None, seconds: float) -> float | N
     return total if grown is None else (total or 0.0) + grown / seconds
 
 
+@lru_cache(maxsize=8)  # the throughput of a frame and where its time went ask for the same
 def busy_s(one: ScrapeRange) -> float | None:
     """Of one server, all its engines together; None where it is not known."""
     found = _intervals(one)

@@ -38,7 +38,7 @@ PERCENTILES = frozenset(
     | {Quantity.REQUEST_PREEMPTIONS}
 )
 # these are in the recording, with a meaning, and in no frame: following them would cost every scrape for nothing
-_IN_NO_FRAME = frozenset({Quantity.HTTP_DURATION, Quantity.LORA, Quantity.SPEC_DRAFTS})
+_IN_NO_FRAME = frozenset({Quantity.HTTP_DURATION})
 # a request at the head of the queue is looked up at every step, whether or not anything comes of it
 _NOT_THE_ENGINE = frozenset({Quantity.REJECTED, Quantity.PROCESS_CPU, Quantity.PREFIX_QUERIES, Quantity.PREFIX_HITS})
 _ANY = (-math.inf, math.inf)
@@ -74,6 +74,8 @@ class ServerHistory:
         self.health: FactTrack[int | None] = FactTrack()
         self.bad_lines = Track()
         self.labels: dict[Quantity, FactTrack[tuple[str, ...]]] = {}  # series of SeriesKind.INFO
+        self.adapters: FactTrack[str] = FactTrack()  # of the series of Quantity.LORA the one that was set last
+        self._adapters_set: dict[str, float] = {}  # each of them, and when it was set
         self.restarts: list[int] = []  # scrapes that are the first after a restart
         self.gaps: list[tuple[float, float]] = []  # (from, to): no scrape, or a restart, in between
         self.progress = array("I")  # scrapes that show that the engine took a step
@@ -133,6 +135,8 @@ class ServerHistory:
         if scrape.full:
             touched |= self._forget_missing(scrape)
             self._read_labels(scrape, index)
+            adapters = self.labels.get(Quantity.LORA)
+            self._adapters_set = dict.fromkeys(adapters.at(index) or (), 0.0) if adapters is not None else {}
             self.model.put(index, scrape.model)
             self._own.put(index, any(self.kind.series.family(series) for series in (*scrape.values, *scrape.hists)))
         cells = self._cells
@@ -165,6 +169,9 @@ class ServerHistory:
         for group in touched:
             if group.close(index) and group.progress:
                 stepped = True
+        if self._adapters_set:
+            self._adapters_set |= {one: at for one in self._adapters_set if (at := scrape.values.get(one)) is not None}
+            self.adapters.put(index, max(self._adapters_set, key=self._adapters_set.__getitem__))
         if self._apply_histograms(scrape, index) or stepped:
             self.progress.append(index)
         return another or (Change.RESTARTED if restarted else None)

@@ -6,6 +6,7 @@ Everything is read from the lines that were written up to the instant asked abou
 
 from __future__ import annotations
 
+import math
 from array import array
 from bisect import bisect_left, bisect_right
 
@@ -15,7 +16,7 @@ from vtop.recording.vocabulary import LOAD_SHAPES, known
 from vtop.session.frame.load import LoadPart, Quantiles, SloAttainment
 from vtop.session.load.client_ttft import Answered
 from vtop.session.load.exact_histogram import ExactHistogram
-from vtop.session.load.phase import LoadPhase
+from vtop.session.load.phase import LoadPhase, OpenRequest
 from vtop.session.load.request_stats import RequestStats
 
 ASKED = (0.5, 0.9, 0.99, 0.999, 0.9999, 0.95)
@@ -64,13 +65,19 @@ class LoadHistory:
             return
         if request.end_s is not None:
             phase.end_t.append(request.t)
+            begun = phase.open.pop(request.id, None)
+            phase.ended_sent_t.append(begun.sent.t if begun is not None else request.t)
+            phase.ended_first_t.append(begun.first_t if begun is not None else math.nan)
             phase.ended.append(request)
             self._answer(request.t, phase.begin.server, request)
         elif request.first_s is not None:
             phase.first_t.append(request.t)
+            if (begun := phase.open.get(request.id)) is not None:
+                phase.open[request.id] = OpenRequest(begun.sent, request.first_s, request.t)
         elif request.sent_s is not None:
             late_s = request.sent_s - request.due_s if request.due_s is not None else 0.0
             phase.sent_t.append(request.t)
+            phase.open[request.id] = OpenRequest(request)
             phase.sent_s.append(request.sent_s)
             phase.sent_warmup.append(request.warmup)
             phase.late_us.append(round(max(0.0, late_s) * 1e6))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from vtop.recording import Load, Request
 from vtop.session.frame.vocabulary import OutputOver
@@ -12,6 +14,14 @@ from vtop.session.load.closed_loop import Round, requests_per_s, rounds, tokens_
 from vtop.session.load.compact_requests import Ended
 from vtop.session.load.request_stats import RequestStats
 from vtop.session.load.throughput import whole_ended_per_s, whole_output_per_s, whole_span
+
+
+class OpenRequest(NamedTuple):
+    """One that was sent, and of which no line yet says that it is over."""
+
+    sent: Request  # the line that says so
+    first_s: float | None = None
+    first_t: float = math.nan  # of the line that says so
 
 
 @dataclass(slots=True)
@@ -27,6 +37,9 @@ class LoadPhase:
     first_t: array[float] = field(default_factory=lambda: array("d"))
     end_t: array[float] = field(default_factory=lambda: array("d"))
     ended: Ended = field(default_factory=Ended)
+    ended_sent_t: array[float] = field(default_factory=lambda: array("d"))  # of those that ended: of their first line
+    ended_first_t: array[float] = field(default_factory=lambda: array("d"))  # of that of their first token, or NaN
+    open: dict[int, OpenRequest] = field(default_factory=dict)  # by id
     _seen: RequestStats = field(default_factory=RequestStats)  # up to the latest instant asked about
     _rounds: tuple[int, tuple[Round, ...]] = (0, ())  # of so many requests that ended
 
