@@ -3,7 +3,8 @@
 The latest RECENT_S, of one load: since vtop's own load was begun or changed, since the server was last idle for two
 scrapes or restarted, and, where the load is another's, since running + waiting was last at least a third less or a half
 more than now (and by three times its square root, more than chance does) on three scrapes in a row, FEW scrapes at
-least. What stood in the way on each scrape is at_limit.py's to say. Gauges are those of the scheduler's last step.
+least; scrapes before the first with as many are of how it began, and left out. What stood in the way on each scrape
+is at_limit.py's to say. Gauges are those of the scheduler's last step.
 """
 
 from __future__ import annotations
@@ -80,6 +81,9 @@ def of_one_load(one: ScrapeRange, *, own: bool) -> ScrapeRange:
             break
         if not idle and not other:
             first = place
+    if not own:
+        alike = (place for place in range(first, len(present)) if present[place] >= least)
+        first = next(alike, len(present) - 1)
     return replace(one, first=one.first + first) if present[-1] else one
 
 
@@ -124,8 +128,19 @@ def _of(number: int, one: ScrapeRange, full: float, whole: bool, told: int | Non
         finished=alone.observed(Quantity.E2E),
         begun=alone.observed(Quantity.TTFT),
         queue_of_ttft_ratio=parts.queue_s / parts.total_s if parts is not None and parts.total_s > 0 else None,
+        step_tokens=_step_tokens(one),
         outside_share=None,
     )
+
+
+def _step_tokens(one: ScrapeRange) -> float | None:
+    """What the fullest step held at least. A prompt is counted whole on the step that ends it, and one of a step may
+    have begun before: so it is the lower bound of the highest bucket, less a prompt of the requests that finished."""
+    counted = one.server.histogram(Quantity.ITERATION_TOKENS)
+    steps = counted.between(one.first, one.last) if counted is not None else None
+    fullest = steps.quantile(1.0) if steps is not None else None
+    prompt = Window((one,)).mean(Quantity.REQUEST_PROMPT_TOKENS)
+    return fullest.low - prompt if fullest is not None and prompt is not None and fullest.low > prompt else None
 
 
 def _unadmitted_s(one: ScrapeRange, full: float, places: float | None) -> float | None:

@@ -68,4 +68,5 @@ class Pressure:
     finished: float = 0.0
     begun: float = 0.0  # first tokens
     queue_of_ttft_ratio: float | None = None  # of the finished
+    step_tokens: float | None = None  # that the fullest step held, at least
     power: HeldDown | None = None
