@@ -569,7 +569,8 @@ def test_steps_that_are_too_small_are_said_though_nobody_waits() -> None:
     """512 tokens a step at 1,024 a prompt: a tenth more was worth 13 % of TTFT, and the flag is on record here."""
     found = recorded("sweep_batch1024").frame(29.9, View(300.0, 2)).verdict
     assert found.limit == "none"
-    assert "a step of 1,024 tokens of prompts computes for " in found.sentence
+    assert "up to 1,024 tokens a step, 19." in found.sentence
+    assert "larger steps would cut TTFT" in found.sentence
 
 
 def test_the_first_scrapes_of_a_load_are_not_judged_with_the_idle_ones_before_it() -> None:

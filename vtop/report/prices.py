@@ -9,7 +9,7 @@ from typing import Final
 
 from vtop.report.findings.next_steps import NextStep
 from vtop.report.render.document import Block, Finding, Findings, Table, Text
-from vtop.session.frame.prices import Price, Prices, Suggestion, Worth
+from vtop.session.frame.prices import FLAGS, Price, Prices, Suggestion, Worth
 
 LABELS: Final = {
     "kv": "KV pool",
@@ -51,6 +51,10 @@ def binds(of: Prices) -> str:
     price = of.binding
     if price is None:
         return f"{named(of)}: no limit binds: 10 % more of any is worth next to nothing."
+    if price.limit not in FLAGS:  # whatever is faster is worth something: that is no limit that a flag sets
+        said = f"{named(of)}: no flag binds: 10 % more of each is worth next to nothing; of {LABELS[price.limit]} "
+        said += f"{worth(price.output)} output tokens/s, mean TTFT {worth(price.ttft)}"
+        return f"{said}; {brings(of.suggestion)}." if of.suggestion is not None else f"{said}."
     said = f"{named(of)}: {LABELS[price.limit]} binds: {_more(price)} is worth {worth(price.output)} output tokens/s"
     said += f", mean TTFT {worth(price.ttft)}"
     return f"{said}; {brings(of.suggestion)}." if of.suggestion is not None else f"{said}."
@@ -87,11 +91,15 @@ def _step(flag: str, of: Sequence[Prices], file: str) -> NextStep:
     evidence = tuple(f"{named(one)}: {brings(one.suggestion)}" for one in of if one.suggestion is not None)
     return NextStep(
         flag=flag,
-        why=f"by the simulated engine more of the {LABELS[suggested[0].limit]} is worth most",
+        why=f"by the simulated engine {_which(suggested[0])} is worth most",
         where=tuple(named(one) for one in of),
         evidence=evidence,
         commands=(f"vtop whatif {shlex.quote(file)} {flag}",),
     )
+
+
+def _which(of: Suggestion) -> str:
+    return f"more of the {LABELS[of.limit]}" if of.more else f"a smaller {LABELS[of.limit]}"
 
 
 def _signed(percents: float) -> str:

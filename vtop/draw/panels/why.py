@@ -300,10 +300,8 @@ def _growth(frame: Frame) -> Row:
         items.append(_said(0, ("queue ", "dim"), (f"+{units.seconds(growth.queue_added_s)}", "number")))
     if growth.frontend_factor is not None:
         items.append(_said(3, ("frontend ", "dim"), (f"{units.number(growth.frontend_factor)} ×", "text")))
-    if growth.crossed_at is not None:
-        items.append(
-            _said(2, (f"queue overtook prefill at {units.plain(growth.crossed_at)} {growth.crossing_unit}", "text"))
-        )
+    if (crossed := growth.crossed) is not None:
+        items.append(_said(2, (crossed.removeprefix("the "), "text")))
     elif growth.crossing is not None:
         said = f"queue overtakes prefill at ≈ {units.number(growth.crossing)} {growth.crossing_unit} (extrapolated)"
         items.append(_said(2, (said, "text")))

@@ -269,7 +269,7 @@ def gpu(frame: Frame) -> Verdict | None:
         return None
     said = [
         *_turns(frame, at),
-        f"{tokens:,} tokens of prompts take the GPU {units.seconds(tokens * each_s)}",
+        f"up to {tokens:,} tokens a step, {units.seconds(each_s)} a prompt token",
         *_powered(at),
         _window(at),
     ]
@@ -331,8 +331,8 @@ def _launched(frame: Frame, at: Pressure) -> list[str]:
     queued = at.finished >= ENOUGH and (at.queue_of_ttft_ratio or 0.0) >= FILLS
     if (frame.account.input_tokens or 0.0) < tokens and not queued:
         return []
-    computes = f"a step of {tokens:,} tokens of prompts computes for {units.seconds(tokens * each_s)}"
-    return [f"{computes}, and takes up to {units.seconds(LAUNCHED_S)} to launch: larger ones would cut TTFT"]
+    held = f"up to {tokens:,} tokens a step, {units.seconds(each_s)} a prompt token"
+    return [f"{held}: less than a launch may take, larger steps would cut TTFT"]
 
 
 def _turns(frame: Frame, at: Pressure) -> list[str]:

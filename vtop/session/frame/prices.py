@@ -42,6 +42,7 @@ class Suggestion:
     flag: str  # as it is typed: --max-num-seqs 20
     output: Worth
     ttft: Worth
+    more: bool = True  # of the limit; False: less of it
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,9 @@ class HeldDown:
     capped_share: float | None  # of readings on which a GPU says that power holds its clock down
     high_w: float | None
     limit_w: float | None
-    clock_loss_ratio: float | None  # 1 - mean clock / maximum, of the GPU that lost most
+    clock_loss_ratio: (
+        float | None
+    )  # mean of 1 - clock / maximum where power held it down, 0 elsewhere; of the GPU that lost most
 
 
 @dataclass(frozen=True, slots=True, eq=False)

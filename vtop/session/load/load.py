@@ -12,7 +12,6 @@ from bisect import bisect_left, bisect_right
 from vtop import units
 from vtop.recording import Host, Load, Request
 from vtop.recording.vocabulary import LOAD_SHAPES, known
-from vtop.samples import samples_needed
 from vtop.session.frame.load import LoadPart, Quantiles, SloAttainment
 from vtop.session.load.client_ttft import Answered
 from vtop.session.load.exact_histogram import ExactHistogram
@@ -21,6 +20,7 @@ from vtop.session.load.request_stats import RequestStats
 
 ASKED = (0.5, 0.9, 0.99, 0.999, 0.9999, 0.95)
 RECENT_S = 10.0  # the actual rate is that of this stretch
+RANKED = 100  # requests: of fewer the p99 by nearest rank is the highest
 LATE_S, LATE_SHARE = 0.002, 0.05  # p99 lateness beyond both marks the run client-limited
 BUSY_RATIO = 0.9  # of one core
 LAG_S = 0.05
@@ -298,7 +298,7 @@ def _limited(target: Load, seen: RequestStats, late_p99_s: float | None, host: H
         return f"{seen.limits} failed here: {seen.limit or 'a limit of this machine'}"
     gap_s = 1.0 / target.rate_per_s if target.rate_per_s else 0.0
     if late_p99_s is not None and late_p99_s > max(LATE_S, LATE_SHARE * gap_s) and target.shape == "open":
-        which = "p99" if seen.late.n >= samples_needed(0.99) else "at worst"
+        which = "p99" if seen.late.n >= RANKED else "at worst"
         return f"requests left {units.seconds(late_p99_s)} late ({which} of {seen.late.n:,})"
     if host is not None and host.load_cpu_ratio is not None and host.load_cpu_ratio > BUSY_RATIO:
         return f"the load process takes {host.load_cpu_ratio:.0%} of a core"
