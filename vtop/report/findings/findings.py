@@ -21,6 +21,8 @@ from vtop.session.frame.prices import SOONER
 
 MOST: Final = 5
 SHOWN: Final = 3  # instants named one by one
+ENOUGH: Final = 5  # preemptions, for what one costs: at the edges some are counted without their recomputing
+ROUNDS: Final = 2  # of a closed loop: what less of it brought is no rate of it
 FEWER: Final = 0.8  # of the requests in flight: less of them running is a finding
 NEARLY_FULL: Final = 0.95
 CLOCK_LOST: Final = SOONER  # of the clock: less costs less TTFT than what a limit is said to bind from
@@ -101,6 +103,8 @@ def residents(report: Report) -> Finding | None:
     if phase is None or of is None or account is None or account.nominal is None or account.measured_residents is None:
         return None
     asked, ran = account.nominal.concurrency, account.measured_residents
+    if (of.waiting.median or 0.0) + ran < FEWER * asked:
+        return None  # the load ran out, or was not begun: fewer were there than it asks for
     of_seqs = of.verdict.limit == "max-num-seqs"
     if ran > FEWER * asked or not (of_seqs or (of.verdict.limit == "kv" and (of.kv.peak_ratio or 0.0) >= NEARLY_FULL)):
         return None
@@ -184,7 +188,7 @@ def recomputed(report: Report) -> Finding | None:
     about = "About " if of.estimate else ""
     said = f"{about}{units.count(of.tokens)} tokens were run through the model again, "
     said += f"{units.percent(of.ratio)} more than the answers needed"
-    if of.per_preemption is not None:
+    if of.per_preemption is not None and (run.preemptions or 0.0) >= ENOUGH:
         said += f": {units.count(of.per_preemption)} a preemption"
     if of.time_ratio is not None:
         share = units.percent(of.time_ratio)
@@ -235,10 +239,23 @@ def reached(report: Report) -> Finding | None:
         first, low = min(known, key=lambda one: (one[0].load.concurrency if one[0].load else None) or math.inf)
         loads = (first.load.concurrency if first.load else None, phase.load.concurrency if phase.load else None)
         factor = (of.output_per_s or 0.0) / (low.output_per_s or math.inf)
-        alike = all(one.load is not None and one.load.phase in like for one in (first, phase))
-        if first is not phase and loads[0] and loads[1] and alike:
+        alike = not _few_rounds(phase, of) and all(
+            one.load is not None and one.load.phase in like for one in (first, phase)
+        )
+        if first is not phase and loads[0] and loads[1] and alike and not _few_rounds(phase, of):
             said += f", {units.number(factor)} × that of {first.label} with {loads[1] / loads[0]:g} × the load"
-    return Finding("reached", said + ".", (f"from {of.output_from}", at(phase, of)))
+    few = (
+        (f"fewer than {ROUNDS} rounds of requests: a while of the load, no rate of it",)
+        if _few_rounds(phase, of)
+        else ()
+    )
+    return Finding("reached", said + ".", (f"from {of.output_from}", *few, at(phase, of)))
+
+
+def _few_rounds(phase: Phase, of: Numbers) -> bool:
+    """Whether a closed loop was seen for a part of what it takes: its requests begin and end together."""
+    many = phase.load.concurrency if phase.load is not None else None
+    return many is not None and of.finished is not None and of.finished < ROUNDS * many
 
 
 def kept(report: Report) -> Finding | None:
@@ -363,7 +380,8 @@ def _during(one: Incident) -> str:
 
 
 def at(phase: Phase, of: Numbers) -> str:
-    return f"{phase.label}, {units.clock(of.begin_s)}–{units.clock(of.end_s)}"
+    between = f"{units.clock(of.begin_s)}–{units.clock(of.end_s)}"
+    return between if phase.label == between else f"{phase.label}, {between}"
 
 
 def _load(report: Report, number: int) -> str:

@@ -49,6 +49,7 @@ PUT_BACK: Final = 0.01  # preemptions a first token: of fewer a tenth more pool 
 AGAIN: Final = 3  # preemptions: of fewer the pool was full once
 MOSTLY_FULL: Final = 0.85  # of the pool
 WASTED: Final = 0.1  # of the time
+GRAPHS: Final = 8  # requests: a CUDA graph is captured for every eighth number
 LAUNCHED_S: Final = 0.028  # that a host needs to launch a step without a graph, at most (stamps: docs/whatif.md)
 FILLS: Final = 0.1  # of TTFT: prompts that queue so long fill the steps
 STEPS: Final = (512, 1024, 2048, 4096)  # tokens, to try
@@ -206,12 +207,12 @@ def kv(frame: Frame) -> Verdict | None:
     account, running = frame.account, at.running_median
     present = account.nominal.concurrency if account.nominal is not None else None
     said = []
-    if running is not None and present is not None and present > running:
+    if crowded and running is not None and present is not None and present > running:
         said.append(f"{units.count(running)} of {units.count(present)} requests resident")
     said.append(_kv_range(at))
     if at.preemptions:
         said.append(f"{_many(at.preemptions, 'preemption')} in {units.seconds(at.seconds)}")
-    if account.oversubscription is not None and account.oversubscription > 1:
+    if crowded and account.oversubscription is not None and account.oversubscription > 1:
         said.append(f"demand {account.oversubscription:.1f} × the pool")
     said += [*_powered(at), _window(at)]
     fits, wasted = account.predicted_residents, frame.recompute.time_ratio
@@ -250,9 +251,10 @@ def max_num_seqs(frame: Frame) -> Verdict | None:
     ]
     engines = _engines(frame, at)
     more = int(limit * min(2.0, 1 / at.kv_median_ratio if at.kv_median_ratio else 2.0) / engines)
+    more = more // GRAPHS * GRAPHS if more >= 4 * GRAPHS else more
     if more * engines <= limit:
         return _says("max-num-seqs", said)
-    why = f"{units.count(limit)} take {units.whole_percent(at.kv_median_ratio)} of the pool, in the median"
+    why = f"the {units.count(limit)} that run take {units.whole_percent(at.kv_median_ratio)} of the pool (median)"
     return _says("max-num-seqs", said, _try(frame, at).max_num_seqs(more), why)
 
 
