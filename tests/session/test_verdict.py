@@ -614,3 +614,9 @@ def test_an_api_server_that_began_anew_is_not_charged_for_its_start() -> None:
     frame = log.frame(view=WHOLE)
     assert frame.pressure is not None
     assert frame.pressure.api_cpu_ratio == pytest.approx(0.2, rel=0.1)
+
+
+def test_that_running_came_to_its_limit_now_and_then_is_said_though_no_scrape_caught_a_queue() -> None:
+    found = recorded("open_loop_seats48").frame(22.9, View(300.0, 2)).verdict
+    assert found.limit == "none"
+    assert "up to 47 running at once, 48 may" in found.sentence
