@@ -427,9 +427,9 @@ def _queued(frame: Frame) -> Pressure | None:
 
 
 def _all_of_load(frame: Frame, at: Pressure) -> bool:
-    """Whether all that vtop's own load asks for at once runs."""
-    asked = frame.account.nominal
-    return frame.load is not None and asked is not None and at.limit is not None and asked.concurrency <= at.limit
+    """Whether all that vtop's own closed loop keeps in flight runs; an open one knows no such number."""
+    load = frame.load
+    return load is not None and load.concurrency is not None and at.limit is not None and load.concurrency <= at.limit
 
 
 def _ran_more(at: Pressure) -> bool:
