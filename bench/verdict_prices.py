@@ -18,8 +18,8 @@ from vtop.engine.runs.runs import runs
 from vtop.engine.whatif.prices import prices
 from vtop.recording import FileRecording
 from vtop.report.model import build
-from vtop.report.prices import LABELS, named, worth
-from vtop.session.frame.prices import FLAGS, Prices
+from vtop.report.prices import named
+from vtop.session.frame.prices import FLAGS, LABELS, Prices, worth
 from vtop.session.frame.verdict import Verdict
 
 HEAD = "| load | verdict | says | priced | " + " | ".join(LABELS.values()) + " | agree |"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from vtop.report.prices import Priced, binds, blocks, steps, worth
+from vtop.report.prices import Priced, binds, blocks, steps
 from vtop.report.render.document import Findings, Table, Text
-from vtop.session.frame.prices import Price, Prices, Suggestion, Worth
+from vtop.session.frame.prices import Price, Prices, Suggestion, Worth, worth
 
 NOTHING = Worth(0.0, 0.0, 0.0)
 POOL = Price("kv", 86_896, 95_600, Worth(0.0737, 0.0727, 0.0747), Worth(-0.079, -0.08, -0.078), 5)

@@ -9,16 +9,8 @@ from typing import Final
 
 from vtop.report.findings.next_steps import NextStep
 from vtop.report.render.document import Block, Finding, Findings, Table, Text
-from vtop.session.frame.prices import FLAGS, Price, Prices, Suggestion, Worth
+from vtop.session.frame.prices import FLAGS, LABELS, Price, Prices, Suggestion, brings, worth
 
-LABELS: Final = {
-    "kv": "KV pool",
-    "max-num-seqs": "max-num-seqs",
-    "token-budget": "token budget",
-    "gpu": "GPU speed",
-    "launch": "launch speed",
-}
-LEAST: Final = 0.005  # per cent: less is not said
 EXPLAINED: Final = (
     "What 10 % more of each would be worth (max-num-seqs: to the next size that has a CUDA graph), by the simulated "
     "engine: both sides of a pair on the same plausible server, ± half the 90 % interval of the mean over them. What "
@@ -65,18 +57,6 @@ def named(of: Prices) -> str:
     return (of.run.partition(", ")[2] or of.run).partition(" in=")[0]
 
 
-def brings(of: Suggestion) -> str:
-    return f"{of.flag} would bring {worth(of.output)} output tokens/s, mean TTFT {worth(of.ttft)}"
-
-
-def worth(of: Worth) -> str:
-    """+7.37 ± 0.01 %; 0 where nothing came of it."""
-    if of.ratio == of.low == of.high == 0.0:
-        return "0"
-    half = (of.high - of.low) / 2 * 100
-    return f"{_signed(of.ratio * 100)} ± {half:.2f} %" if half >= LEAST else f"{_signed(of.ratio * 100)} %"
-
-
 def steps(priced: Priced, file: str) -> tuple[NextStep, ...]:
     """What to try, by what it would bring: a flag a step."""
     found: dict[str, list[Prices]] = {}
@@ -100,10 +80,6 @@ def _step(flag: str, of: Sequence[Prices], file: str) -> NextStep:
 
 def _which(of: Suggestion) -> str:
     return f"more of the {LABELS[of.limit]}" if of.more else f"a smaller {LABELS[of.limit]}"
-
-
-def _signed(percents: float) -> str:
-    return f"{percents:+.2f}".replace("-", "−") if abs(percents) >= LEAST else "0.00"
 
 
 def _more(price: Price) -> str:

@@ -28,7 +28,9 @@ from vtop.draw import theme as looks
 from vtop.draw.theme import Look, clean
 from vtop.errors import VtopError
 from vtop.recording import AnyEvent, LiveRecording, Mark, Note, Outage, Playhead, Recording, Scrape
+from vtop.session.bottleneck.priced import with_prices
 from vtop.session.frame.frame import View
+from vtop.session.frame.prices import Prices
 from vtop.session.session import Session
 from vtop.ui import driver, screenshot, textual_private
 from vtop.ui.board import Board, Scene
@@ -61,6 +63,17 @@ class LoadControl(Protocol):
         """Break it off at once."""
 
 
+class PricesSource(Protocol):
+    """The prices of a recording's loads, as they are made beside the screen."""
+
+    @property
+    def made(self) -> int:
+        """Of how many loads there are prices."""
+
+    def of(self, phase: int | None) -> Prices | None:
+        """phase: of vtop's own load; None: of a load that was watched."""
+
+
 class VtopApp(App[None]):
     """One session on the screen. `recording` may be live or a file; the app does not ask which."""
 
@@ -85,6 +98,7 @@ class VtopApp(App[None]):
         window_s: float | None = None,
         hidden: frozenset[str] = frozenset(),
         load: LoadControl | None = None,
+        prices: PricesSource | None = None,
     ) -> None:
         super().__init__(driver_class=textual_private.Terminal)
         self.recording = recording
@@ -93,6 +107,7 @@ class VtopApp(App[None]):
         self._live = recording if isinstance(recording, LiveRecording) else None
         self._hidden = hidden
         self._load = load
+        self._prices, self._priced = prices, 0  # of how many loads they were drawn
         self._board = Board(hidden)
         self._window_s = window_s
         self._drawn_at_s = -1.0
@@ -180,7 +195,7 @@ class VtopApp(App[None]):
                 break
         self._say_troubles()
         now_s = self.playhead.now()
-        moved = now_s != self._drawn_at_s
+        moved = now_s != self._drawn_at_s or (self._prices is not None and self._prices.made != self._priced)
         if self.playhead.live and self._live is not None:
             since_s = began - self._drawn_clock  # time passes: the age of the data is news once a second
             moved = since_s >= 1.0 or (self._news and (since_s >= APART_S or not self._scrapes_seen()))
@@ -220,6 +235,9 @@ class VtopApp(App[None]):
         view = View(window_s=self.window_s(), columns=layout.columns_for(self._board.size.width, self.only))
         self._drawn_at_s, self._drawn_clock, self._news = now_s, time.monotonic(), False
         frame = self.session.frame(now_s, view)
+        if self._prices is not None:
+            self._priced = self._prices.made
+            frame = with_prices(frame, self._prices.of(frame.load.phase if frame.load is not None else None))
         mode = "replay" if self._live is None else "load" if self._load is not None else "live"
         self.scene = Scene(frame, self.state_words(fresh=frame.status.fresh), FOOTERS[mode])
 

@@ -13,7 +13,7 @@ from vtop.errors import VtopError
 from vtop.recording import AnyEvent, FileRecording, LiveRecording, Note, Playhead, Start
 from vtop.session.session import Session
 from vtop.ui import driver, screenshot
-from vtop.ui.app import LoadControl, VtopApp
+from vtop.ui.app import LoadControl, PricesSource, VtopApp
 
 
 def live(
@@ -61,11 +61,12 @@ def replay(
     at_s: float | None,
     window_s: float | None,
     hidden: frozenset[str],
+    prices: PricesSource | None = None,
 ) -> None:
     """Show a recording: from its beginning and moving, or standing at an instant."""
     session = Session(recording.start)
     playhead = Playhead(time.monotonic, lambda: session.end_s)
-    app = VtopApp(recording, playhead, look, session=session, window_s=window_s, hidden=hidden)
+    app = VtopApp(recording, playhead, look, session=session, window_s=window_s, hidden=hidden, prices=prices)
     while app.take_in() and session.end_s <= (at_s or 0.0):
         pass
     if at_s is not None and at_s > session.end_s:
