@@ -36,9 +36,15 @@ def replay(file: Path, speed: float, at_s: float | None, model_config: Path | No
     view = view_of(look)
     recording = open_recording(file, model_config)
     need_terminal(f"vtop show {file} --text")
+    from vtop.engine.whatif.beside import PricesBeside
     from vtop.ui import run
 
-    run.replay(recording, speed=speed, at_s=at_s, **view)
+    beside = PricesBeside(recording.path)
+    beside.start()
+    try:
+        run.replay(recording, speed=speed, at_s=at_s, prices=beside, **view)
+    finally:
+        beside.stop()
 
 
 @click.command()

@@ -179,6 +179,8 @@ def _runs(file: Path, asked: dict[str, Any]) -> tuple[list[Run], list[str]]:
             raise VtopError(f"{file}: no load in it that can be replayed: {why[0] if why else 'it is empty'}{more}")
         for one in why:
             echo(f"vtop: {file}: left out: {one}", err=True)
+    from vtop.engine.runs.settled import at_limit
+
     settled = [at_limit(run) for run in runs]
     taken = list(dict.fromkeys(words for _, words in settled if words))
     taken += dict.fromkeys(
@@ -191,26 +193,6 @@ def _runs(file: Path, asked: dict[str, Any]) -> tuple[list[Run], list[str]]:
         said = f", {why[0]}" if why else ""
         echo(f"vtop: {flag} is not on record: {value} taken{said}; was it another? --was{flag[1:]} N", err=True)
     return [run for run, _ in settled], [" ".join(line.split()[:2]) for line in taken]
-
-
-def at_limit(run: Run) -> tuple[Run, str]:
-    """The run with the max_num_seqs it was made with, as far as the recording shows it; and how that is said, where it
-    is taken for granted."""
-    from vtop.engine.runs.runs import TOLD
-
-    seen, known, whence = run.observed, run.flags.max_num_seqs, run.whence.get("max_num_seqs")
-    if whence is not None and (seen.most_running is None or seen.most_running <= known):
-        return run, ""
-    if whence == TOLD:
-        raise VtopError(f"--was-max-num-seqs {known}: {run.name} has {seen.most_running} running at once")
-    if seen.max_num_seqs is not None:
-        seqs, why = seen.max_num_seqs, " as so many ran while others waited and the pool had room"
-    else:
-        seqs, why = max(SEQS, seen.most_running or 0), ""
-    budget = max(run.flags.max_num_batched_tokens, seqs)
-    changed = replace(run.flags, max_num_seqs=seqs, max_num_batched_tokens=budget)
-    others = {name: whence for name, whence in run.whence.items() if name != "max_num_seqs"}
-    return replace(run, flags=changed, whence=others), f"--max-num-seqs {seqs}{why}"
 
 
 def _changed(flags: Flags, asked: dict[str, Any]) -> Flags:

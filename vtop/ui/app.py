@@ -29,7 +29,9 @@ from vtop.draw.theme import Look, clean
 from vtop.errors import VtopError
 from vtop.recording import AnyEvent, LiveRecording, Note, Outage, Playhead, Recording, Scrape
 from vtop.server_kinds import registry
+from vtop.session.bottleneck.priced import with_prices
 from vtop.session.frame.frame import View
+from vtop.session.frame.prices import Prices
 from vtop.session.session import Session
 from vtop.ui import drilling, driver, keeping, remembered, seeking, textual_private
 from vtop.ui.board import Board, Scene
@@ -66,6 +68,17 @@ class LoadControl(Protocol):
         """Break it off at once."""
 
 
+class PricesSource(Protocol):
+    """The prices of a recording's loads, as they are made beside the screen."""
+
+    @property
+    def made(self) -> int:
+        """Of how many loads there are prices."""
+
+    def of(self, phase: int | None) -> Prices | None:
+        """phase: of vtop's own load; None: of a load that was watched."""
+
+
 class VtopApp(App[None]):
     """One session on the screen. `recording` may be live or a file; the app does not ask which."""
 
@@ -92,6 +105,7 @@ class VtopApp(App[None]):
         hidden: frozenset[str] = frozenset(),
         load: LoadControl | None = None,
         keys: Sequence[Key] = KEYS,
+        prices: PricesSource | None = None,
     ) -> None:
         super().__init__(driver_class=textual_private.Terminal)
         self.recording = recording
@@ -103,6 +117,7 @@ class VtopApp(App[None]):
         self._keys = keys
         self._footers = footers(keys)
         self._theme_file: tuple[str, int] | None = None  # the theme's name and when its file was written
+        self._prices, self._priced = prices, 0  # of how many loads they were drawn
         self.set_reactive(VtopApp.hidden, hidden)
         self._window_s = window_s
         self._drawn_at_s = -1.0
@@ -204,7 +219,7 @@ class VtopApp(App[None]):
             self._load_failed = True
             self.say(f"the load does not run: {self._load.failed}", bad=True, for_s=UNTIL_CLICKED_S)
         now_s = self.playhead.now()
-        moved = now_s != self._drawn_at_s
+        moved = now_s != self._drawn_at_s or (self._prices is not None and self._prices.made != self._priced)
         if self.playhead.live and self.live is not None:
             since_s = began - self._drawn_clock  # time passes: the age of the data is news once a second
             moved = since_s >= 1.0 or (self._news and (since_s >= APART_S or not self._scrapes_seen()))
@@ -253,6 +268,10 @@ class VtopApp(App[None]):
         view = View(window_s=self.window_s(), columns=columns, buckets=self.only == "latencies", stacked=False)
         self._drawn_at_s, self._drawn_clock, self._news = now_s, time.monotonic(), False
         frame = (self.session if self.drilled is None else self.drilled.session).frame(now_s, view)
+        if self._prices is not None:
+            self._priced = self._prices.made
+            if self.drilled is None:
+                frame = with_prices(frame, self._prices.of(frame.load.phase if frame.load is not None else None))
         mode = "replay" if self.live is None else "load" if self._load is not None else "live"
         keys = self._footers["enlarged" if self.only is not None else mode]
         self.scene = Scene(frame, self.state_words(fresh=frame.status.fresh), keys, seeking.timeline_of(self))

@@ -13,7 +13,7 @@ from vtop.errors import VtopError
 from vtop.recording import AnyEvent, FileRecording, LiveRecording, Note, Playhead, Start
 from vtop.session.session import Session
 from vtop.ui import driver, screenshot
-from vtop.ui.app import LoadControl, VtopApp
+from vtop.ui.app import LoadControl, PricesSource, VtopApp
 from vtop.ui.keys import KEYS, Key
 
 
@@ -64,11 +64,14 @@ def replay(
     window_s: float | None,
     hidden: frozenset[str],
     keys: Sequence[Key] = KEYS,
+    prices: PricesSource | None = None,
 ) -> None:
     """Show a recording: from its beginning and moving, or standing at an instant."""
     session = Session(recording.start)
     playhead = Playhead(time.monotonic, lambda: session.end_s)
-    app = VtopApp(recording, playhead, look, session=session, window_s=window_s, hidden=hidden, keys=keys)
+    app = VtopApp(
+        recording, playhead, look, session=session, window_s=window_s, hidden=hidden, keys=keys, prices=prices
+    )
     while app.take_in() and session.end_s <= (at_s or 0.0):
         pass
     if at_s is not None and at_s > session.end_s:

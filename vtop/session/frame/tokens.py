@@ -131,3 +131,4 @@ class WallClock:
     request_decode_s: float | None = None  # mean of the finished
     undisturbed_decode_s: float | None = None  # their tokens x step_s
     stolen_ratio: float | None = None  # 1 - undisturbed / decode
+    prompt_token_s: float | None = None  # prefill_s of all engines / the prompt tokens that were computed

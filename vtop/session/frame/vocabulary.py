@@ -12,6 +12,7 @@ VerdictLimit = Literal[
     "kv",
     "max-num-seqs",
     "token-budget",
+    "gpu",
     "deferred",
     "no-admission",
     "power",

@@ -129,6 +129,7 @@ TTFT = (
         "growth.crossed_at",
         "in flight, requests/s",
         (Q.QUEUE, Q.PREFILL),
-        "the lowest load at which queue was above prefill",
+        "the lowest load from which on queue was above prefill, and the load below it, at which it was not",
+        also=("growth.crossed_above",),
     ),
 )
