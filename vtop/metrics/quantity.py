@@ -33,6 +33,8 @@ class Quantity(StrEnum):
     PREFIX_QUERIES = "prefix_queries"
     PREFIX_HITS = "prefix_hits"
     FINISHED = "finished"  # part: stop, length, abort, error, repetition
+    ANSWERS = "answers"  # n of each finished request of a user: the answers that it asks for
+    TRANSFERS_FAILED = "transfers_failed"  # of KV, between servers
     REJECTED = "rejected"  # part: the limit
     FLOPS = "flops"
     READ_BYTES = "read_bytes"

@@ -49,6 +49,8 @@ _FAMILIES: Final[Mapping[str, FamilyMeaning]] = {
     "request_prefill_time_seconds": FamilyMeaning(_Q.PREFILL, _K.HISTOGRAM),
     "request_decode_time_seconds": FamilyMeaning(_Q.DECODE, _K.HISTOGRAM),
     "request_inference_time_seconds": FamilyMeaning(_Q.INFERENCE, _K.HISTOGRAM),
+    "request_params_n": FamilyMeaning(_Q.ANSWERS, _K.HISTOGRAM),
+    "nixl_num_failed_transfers": FamilyMeaning(_Q.TRANSFERS_FAILED, _K.COUNTER),
     "iteration_tokens": FamilyMeaning(_Q.ITERATION_TOKENS, _K.HISTOGRAM, total=True),
     "request_num_preemptions": FamilyMeaning(_Q.REQUEST_PREEMPTIONS, _K.HISTOGRAM),
     "request_prompt_tokens": FamilyMeaning(_Q.REQUEST_PROMPT_TOKENS, _K.HISTOGRAM),

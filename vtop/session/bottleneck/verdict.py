@@ -206,7 +206,7 @@ def kv(frame: Frame) -> Verdict | None:
         said.append(f"{_many(at.preemptions, 'preemption')} in {units.seconds(at.seconds)}")
     if account.oversubscription is not None and account.oversubscription > 1:
         said.append(f"demand {account.oversubscription:.1f} × the pool")
-    said.append(_window(at))
+    said.append(_window(frame, at))
     fits, wasted = account.predicted_residents, frame.recompute.time_ratio
     fewer = at.max_num_seqs is None or (fits is not None and at.max_num_seqs > fits)
     if at.preemptions and fits is not None and fits >= 1 and fewer and wasted is not None and wasted >= WASTED:
@@ -236,12 +236,14 @@ def max_num_seqs(frame: Frame) -> Verdict | None:
     limit = at.limit
     if _all_of_load(frame, at):
         return None  # the load itself asks for no more
+    if at.max_num_seqs is None and frame.servers[at.server].side == "prefill":
+        return None  # prompts take turns within the token budget: few run, whatever the limit
     said = [
         f"running stands at {units.count(limit)}"
         + (f", the limit of {_kind(frame, at).flag_names.max_num_seqs}" if at.max_num_seqs is not None else ""),
         f"{units.count(at.waiting_median)} waiting",
         _kv_range(at),
-        _window(at),
+        _window(frame, at),
     ]
     fits = frame.account.predicted_residents
     engines = _engines(frame, at)
@@ -276,7 +278,7 @@ def token_budget(frame: Frame) -> Verdict | None:
     said.append(_kv_range(at))
     if frame.ttft.prefill_s is not None:
         said.append(f"prefill {units.seconds(frame.ttft.prefill_s)}")
-    said.append(_window(at))
+    said.append(_window(frame, at))
     why = (
         "prompts take turns within the steps: larger steps raise throughput, smaller ones cut TTFT and the tail of ITL"
     )
@@ -313,7 +315,7 @@ def under_loaded(frame: Frame) -> Verdict | None:
         said.append(f"queueing is {units.whole_percent(at.queue_of_ttft_ratio)} of TTFT: bursts between scrapes")
     if at.preemptions:
         said.append(_many(at.preemptions, "preemption"))
-    return _says("none", [*(one for one in said if one), _window(at)])
+    return _says("none", [*(one for one in said if one), _window(frame, at)])
 
 
 RULES: Final[tuple[Callable[[Frame], Verdict | None], ...]] = (
@@ -343,8 +345,9 @@ def _ran_more(at: Pressure) -> bool:
     return at.limit is not None and at.running_high is not None and at.running_high > at.limit * (1 + SLACK)
 
 
-def _window(at: Pressure) -> str:
-    return f"{at.scrapes:,} scrapes in {units.seconds(at.seconds)}"
+def _window(frame: Frame, at: Pressure) -> str:
+    where = f" of {frame.servers[at.server].url.removeprefix('http://')}" if len(frame.servers) > 1 else ""
+    return f"{at.scrapes:,} scrapes in {units.seconds(at.seconds)}{where}"
 
 
 def _many(n: float, word: str) -> str:
