@@ -25,7 +25,6 @@ from vtop.metrics.page import MOST_VALUES, OTHER, Folder, NotMetrics
 from vtop.metrics.series_names import SeriesNames
 from vtop.recording.events import Event, Identity, Note, Outage, Scrape, Target
 from vtop.server_kinds import registry
-from vtop.server_kinds.kind import ServerKind
 from vtop.sources import command, proxy
 from vtop.sources.connection import Failure, HttpAnswer, ServerConnection
 from vtop.sources.health import Health

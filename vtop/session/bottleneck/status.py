@@ -86,7 +86,7 @@ def of_session(servers: Sequence[ServerPart]) -> Status:
 
 def _short_names(servers: Sequence[ServerPart]) -> list[str]:
     """host:port of each; of servers on one host only :port."""
-    where = [server.url.partition("://")[2].partition("/")[0].rpartition("@")[2] for server in servers]
+    where = [server.url.partition("://")[2].partition("/")[0].rpartition("@")[2] or server.url for server in servers]
     hosts = {name.rpartition(":")[0] for name in where}
     return [f":{name.rpartition(':')[2]}" for name in where] if len(hosts) == 1 and "" not in hosts else where
 
