@@ -210,3 +210,67 @@ def test_requests_with_n_above_one_are_told_as_users_requests_too() -> None:
         )
     requests = log.frame(4.5).requests
     assert (requests.answers_each, requests.users_per_s) == (4.0, 2.0)
+
+
+def all_of(second: float, *, counted: float, more: str = "") -> str:
+    return page(400 * counted, process=None, n=4 * counted) + more
+
+
+@pytest.mark.parametrize("period", [2, 3])
+def test_processes_in_turn_that_do_not_say_when_they_began_are_told_by_counters_that_swing_back(period: int) -> None:
+    log = Log()
+    for second in range(40):
+        old = second % period
+        requests = '# TYPE vllm:prompt_tokens_total counter\nvllm:prompt_tokens_total{engine="0"} %d\n'
+        counted = second + 1000 if old else second + 5
+        log.scrape(float(second), all_of(second, counted=counted, more=requests % (512 * counted)))
+    frame = log.frame(39.5)
+    assert len(told(frame, "restart")) == 1  # the first fall may have been one
+    assert frame.status.kind == "blind"
+    assert frame.verdict.limit == "unknown"
+    assert "in turn" in frame.verdict.sentence
+    assert log.frame(0.5).status.kind == "busy"  # as it was shown then
+    assert told(frame, "note")[0].startswith("the address leads to several processes in turn")
+
+
+def test_a_server_that_made_up_for_its_restart_is_one_server() -> None:
+    log = Log()
+    for second, counted in enumerate([900, 1000, 0, 300, 700, 900, 1100, 1300]):
+        log.scrape(float(second), page(400 * counted, process=None, n=4 * counted))
+    frame = log.frame(7.5)
+    assert (frame.status.kind, len(told(frame, "restart"))) == ("busy", 1)
+    assert frame.generation_tokens.in_window == 400 * (100 + 1300)
+
+
+def test_a_page_that_is_now_full_and_now_short_keeps_its_panels() -> None:
+    log = Log()
+    for second in range(20):
+        full = page(400 * second)
+        short = "\n".join(line for line in full.splitlines() if "num_requests" not in line and "generation" not in line)
+        log.scrape(float(second), full if second % 2 == 0 else short + "\n")
+    frame = log.frame(19.5)  # after a short one
+    assert (frame.requests.running.now, frame.requests.waiting.now) == (2, 0)
+    assert frame.generation_tokens.per_s == pytest.approx(400, rel=0.06)
+    assert [said for said in told(frame, "note") if "vanished" in said] == []
+    assert sum("now without some series" in said for said in told(frame, "note")) == 1
+    for second in range(20, 27):
+        log.scrape(float(second), short + "\n")
+    assert log.frame(26.5).requests.running.now is None  # gone for longer: not known
+
+
+def test_engines_that_come_and_go_are_told() -> None:
+    log = Log()
+    for second, engines in enumerate(([0, 1], [0, 1, 2, 3], [0, 1, 2, 3], [0, 1])):
+        lines = [f'vllm:num_requests_running{{engine="{engine}"}} 1' for engine in engines]
+        log.scrape(float(second), "\n".join(lines) + "\n")
+    assert told(log.frame(3.5), "note") == ["engines 2, 3 came: 4 now", "engines 2, 3 went: 2 now"]
+
+
+def test_replicas_of_an_older_ray_are_told_apart_by_their_worker() -> None:
+    log = Log()
+    for second in range(3):
+        lines = [f'ray_vllm:num_requests_running{{engine="0",WorkerId="{worker}"}} 2' for worker in ("a", "b")]
+        log.scrape(float(second), "\n".join(lines) + "\n")
+    frame = log.frame(2.5)
+    assert frame.requests.running.now == 4
+    assert len(frame.engines) == 2

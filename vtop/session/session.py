@@ -62,6 +62,7 @@ from vtop.session.recompute.decode_only import DecodeSteps
 from vtop.session.recompute.write_fit import WriteFit
 
 EVENTS_SHOWN = 200
+ENGINES_NAMED = 8
 SAID_AGAIN_S = 60.0  # what goes on is told once in so long
 
 
@@ -82,6 +83,7 @@ class Session:
         self._load_scaling = load_scaling.LoadScaling(self.servers, self.load)
         self._log = EventLog()
         self._transfer_said_s: dict[ServerHistory, float] = {}
+        self._held_said: set[ServerHistory] = set()
         self._divided = False  # between prefill and decode servers, and that was said
 
     # --- what happened -------------------------------------------------------------------------------------------
@@ -160,11 +162,29 @@ class Session:
             )
         self._note_transfers(server, scrape, index, who)
         self._note_sides(scrape)
+        if server.held and server not in self._held_said:
+            self._held_said.add(server)
+            said = "/metrics comes now with, now without some series: those stand where they were for up to 4 scrapes"
+            self._log_event(scrape.t, scrape.at_s, "note", who + said)
+        if index and change is None and scrape.full:
+            self._note_engines(server, scrape, index, who)
         detector = self._detectors[server]
         for step in detector.take(index):
             self._log.preempted(scrape.t, detector, step, who)
         if index and change is None:
             self._note_vanished(server, scrape, index, who)
+
+    def _note_engines(self, server: ServerHistory, scrape: Scrape, index: int, who: str) -> None:
+        """Engines that came or went while the server went on."""
+        before, now = (set(server.engines(Quantity.RUNNING, at)) for at in (index - 1, index))
+        if not before or not now:
+            return
+        for names, what in ((now - before, "came"), (before - now, "went")):
+            if names:
+                several = "engines" if len(names) > 1 else "engine"
+                shown = ", ".join(sorted(names)[:ENGINES_NAMED]) + (", …" if len(names) > ENGINES_NAMED else "")
+                said = f"{who}{several} {shown} {what}: {len(now)} now"
+                self._log_event(scrape.t, scrape.at_s, "note", said)
 
     def _note_transfers(self, server: ServerHistory, scrape: Scrape, index: int, who: str) -> None:
         """KV that a connector could not bring: its prompt tokens are computed again, or its request fails."""
@@ -195,7 +215,9 @@ class Session:
         """All requests gone at once and none of them finished. Of a single one a scrape cannot tell: it is no atomic
         snapshot."""
         running, waiting = server.total(Quantity.RUNNING), server.total(Quantity.WAITING)
-        if running is None or waiting is None or running.scrape[-1] != index or running.at(index) or waiting.at(index):
+        if running is None or waiting is None or running.scrape[-1] != index:
+            return
+        if running.at(index) != 0 or waiting.at(index) != 0:  # None: not known
             return
         before = running.at(index - 1) or 0.0
         finished = [server.total(Quantity.FINISHED, part) for part in server.parts(Quantity.FINISHED)]
