@@ -79,5 +79,5 @@ def longest_first(secrets: list[str]) -> tuple[str, ...]:
 
 
 def socket_path(url: str) -> str | None:
-    """The path of a Unix socket that a server's URL names (unix:///run/vllm.sock); None of any other URL."""
+    """The path of a Unix socket that a server's URL names (unix:///run/server.sock); None of any other URL."""
     return url.removeprefix("unix://") if url.startswith("unix:///") else None

@@ -235,8 +235,9 @@ def test_processes_in_turn_that_do_not_say_when_they_began_are_told_by_counters_
 
 def test_a_server_that_made_up_for_its_restart_is_one_server() -> None:
     log = Log()
+    more = '# TYPE vllm:prompt_tokens_total counter\nvllm:prompt_tokens_total{engine="0"} %d\n'
     for second, counted in enumerate([900, 1000, 0, 300, 700, 900, 1100, 1300]):
-        log.scrape(float(second), page(400 * counted, process=None, n=4 * counted))
+        log.scrape(float(second), page(400 * counted, process=None, n=4 * counted) + more % counted)
     frame = log.frame(7.5)
     assert (frame.status.kind, len(told(frame, "restart"))) == ("busy", 1)
     assert frame.generation_tokens.in_window == 400 * (100 + 1300)

@@ -52,14 +52,14 @@ def credentials(text: str) -> tuple[str, str] | None:
 
 
 def _socket(text: str) -> str | None:
-    """The path of the Unix socket that is named (unix:///run/vllm.sock, http+unix://%2Frun%2Fvllm.sock)."""
+    """The path of the Unix socket that is named (unix:///run/server.sock, http+unix://%2Frun%2Fserver.sock)."""
     scheme, colon, rest = text.strip().partition(":")
     if not colon or scheme.lower() not in ("unix", "http+unix"):
         return None
     path = rest.removeprefix("//")
     path = unquote(path) if scheme.lower() == "http+unix" else path
     if not path.startswith("/") or not path.isprintable():
-        raise VtopError(f"{text.strip()}: it names no socket; expected its whole path such as unix:///run/vllm.sock")
+        raise VtopError(f"{text.strip()}: it names no socket; expected its whole path such as unix:///run/server.sock")
     if len(os.fsencode(path)) > LONGEST_SOCKET:
         raise VtopError(
             f"{text.strip()}: a socket's path is at most {LONGEST_SOCKET} bytes long; name a shorter link to it"

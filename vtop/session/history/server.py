@@ -239,8 +239,9 @@ class ServerHistory:
         }
         falls = alternates and any(value < raw and not fell_a_little(raw, value) for raw, value in now.values())
         back = len(self._fell) >= SWINGING and all(
-            series in now and now[series][1] >= before for series, before in self._fell.items()
-        )
+            series in now and now[series][0] < before / 2 and now[series][1] >= before
+            for series, before in self._fell.items()
+        )  # in one leap: a server that did begin anew gets there step by step
         if not falls and not back:
             return None
         self._alternated_s.append(at_s)
