@@ -22,9 +22,10 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from keys import KEY_TARGET_S, KEYS, PAGES, QUIT_TARGET_S, ROUND, still_runs
+from keys import KEY_TARGET_S, KEYS, PAGES, QUIT_TARGET_S, still_runs
 from pseudo_terminal import Program
 
+ROUND: Final = ("space", "-", "+", "?", "escape", "t")  # each changes the screen whatever came before
 PAGE: Final = (PAGES / "03_preempt_mid3.txt").read_bytes()
 BOMB: Final = gzip.compress(b"a 1\n" * 2**26, 9)
 SERIES: Final = b'vllm:request_success_total{engine="0",finished_reason="r%d_%d",model_name="tiny"} %d\n'
