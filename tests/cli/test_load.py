@@ -159,7 +159,7 @@ def test_a_sweep_is_a_recording_that_show_reads(tmp_path: Path) -> None:
     assert isinstance(events[-1], End)
     ends = [event for event in events if isinstance(event, Load) and event.state == "end"]
     assert [end.reason for end in ends] == ["done"] * 3
-    assert sum(isinstance(event, Request) and event.end_s is not None for event in events) == 22 + 1
+    assert sum(isinstance(event, Request) and event.end_s is not None for event in events) == 22 + 2  # trials
     shown = strict(vtop("show", "sweep.jsonl", "--json", folder=tmp_path).stdout)
     assert (shown["load"]["phase"], shown["load"]["done"]) == (2, 5)
 

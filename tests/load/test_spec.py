@@ -77,7 +77,7 @@ def test_several_loads_are_phases_one_after_another() -> None:
 
 def test_every_word_is_read() -> None:
     text = "rate=2.5 arrival=gamma:0.25 max=128 in=512~2048 out=64~256 prefix=256"
-    text += " n=50 for=2m30s warmup=8 seed=7 api=chat workers=2"
+    text += " n=50 for=2m30s warmup=8 seed=7 api=chat ignore_eos=no workers=2"
     assert one(text) == PlannedPhase(
         rate_per_s=2.5,
         arrival="gamma:0.25",
@@ -90,6 +90,7 @@ def test_every_word_is_read() -> None:
         warmup=8,
         seed=7,
         api="chat",
+        ignore_eos=False,
         workers=2,
     )
 

@@ -369,6 +369,10 @@ def _row(part: LoadPart, frame: Frame) -> str:
         said.append(f"client-limited: {part.limited}")
     if part.wrong_length:
         said.append(f"{part.wrong_length} prompts of another length than asked")
+    if part.ended_early:
+        said.append(f"{part.ended_early} answers shorter than asked")
+    if part.itl_is_chunks:
+        said.append("ITL is between chunks, not tokens")
     hits = frame.prefix_cache
     if hits.hit_tokens and hits.hit_ratio is not None and hits.hit_ratio >= 0.01:
         said.append(f"prefix hits {units.percent(hits.hit_ratio)}")

@@ -147,6 +147,8 @@ def _counts(part: LoadPart, width: int, look: Look) -> Line:
         shown.append(Phrase(2, ((f"{units.number(part.output_per_s)} tok/s", "number"),)))
     if part.wrong_length:
         shown.append(Phrase(1, ((f"{units.count(part.wrong_length)} prompts counted otherwise", "warn"),)))
+    if part.ended_early:
+        shown.append(Phrase(1, ((f"{units.count(part.ended_early)} answers shorter than asked", "warn"),)))
     if hits := part.prefix_hit_tokens or part.cached_tokens:
         shown.append(Phrase(1, ((f"{units.short_count(hits)} tok from the prefix cache", "warn"),)))
     return phrases(look, width, shown)

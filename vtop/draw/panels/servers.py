@@ -63,5 +63,5 @@ def _row(server: ServerPart, look: Look) -> list[Piece]:
         (units.seconds(does.ttft_s), text),
         (units.count(server.engines), text),
         (units.count(server.outages), text),
-        (", ".join(server.models) or units.UNKNOWN, "dim"),
+        (f"{server.side or ''} {', '.join(server.models) or units.UNKNOWN}".strip(), "dim"),
     ]

@@ -58,6 +58,7 @@ def _row(look: Look, width: int, label: str, items: list[Phrase]) -> Block:
 
 
 STEADY: Final = 0.25  # beyond this Little's law says that the window is no steady state
+APART: Final = 0.2  # between the energy counters and power, beyond which one of them is wrong
 _TRY: Final = "try"
 _LINES: Final = 3  # of one row, at most
 _ROOM: Final = 6  # lines from which the verdict is repeated, and the flag to try may take several
@@ -279,6 +280,11 @@ def _energy(frame: Frame) -> Row:
         items.append(_said(2, (f"{units.number(energy.per_token_j)} J per token", "dim")))
     if energy.idle_share is not None:
         items.append(_said(3, (f"{units.whole_percent(energy.idle_share)} would go while idle", "dim")))
+    if energy.apart_ratio is not None and abs(energy.apart_ratio) > APART:
+        said = (
+            f"the counters say {units.percent(abs(energy.apart_ratio))} {'more' if energy.apart_ratio > 0 else 'less'}"
+        )
+        items.append(_said(1, (f"! {said} than power does", "warn")))
     if energy.source is not None:
         items.append(_said(5, (energy.source, "dim")))
     return "energy", items

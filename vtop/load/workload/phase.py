@@ -51,6 +51,7 @@ class PlannedPhase:
     warmup: int = 0
     seed: int = 0
     api: Api = "completions"
+    ignore_eos: bool = True  # every answer is as long as asked; else that is the most
     workers: int = 1
 
     @property
@@ -139,6 +140,7 @@ class PlannedPhase:
             ("warmup", self.warmup or None),
             ("seed", self.seed or None),
             ("api", None if self.api == "completions" else self.api),
+            ("ignore_eos", None if self.ignore_eos else "no"),
             ("workers", self.workers if self.workers > 1 else None),
         )
         return [f"{key}={plain(value)}" for key, value in given if value is not None]

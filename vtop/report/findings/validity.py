@@ -189,6 +189,7 @@ def answers(report: Report) -> ValidityCheck:
         ("failed", sum(load.failed for load in loads)),
         ("were broken off at the end of a phase", sum(load.unfinished for load in loads)),
         ("had a prompt of another length than asked", sum(load.wrong_length for load in loads)),
+        ("ended before the tokens asked for", sum(load.ended_early for load in loads)),
     ):
         if count:
             found.append(f"{count:,} {name}")

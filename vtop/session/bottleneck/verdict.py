@@ -214,7 +214,7 @@ def kv(frame: Frame) -> Verdict | None:
         said.append(f"{_many(at.preemptions, 'preemption')} in {units.seconds(at.seconds)}")
     if crowded and account.oversubscription is not None and account.oversubscription > 1:
         said.append(f"demand {account.oversubscription:.1f} × the pool")
-    said += [*_powered(at), _window(at)]
+    said += [*_powered(at), _window(frame, at)]
     fits, wasted = account.predicted_residents, frame.recompute.time_ratio
     fewer = at.max_num_seqs is None or (fits is not None and at.max_num_seqs > fits)
     if at.preemptions and fits is not None and fits >= 1 and fewer and wasted is not None and wasted >= WASTED:
@@ -242,12 +242,14 @@ def max_num_seqs(frame: Frame) -> Verdict | None:
     limit = at.limit
     if _all_of_load(frame, at):
         return None  # the load itself asks for no more
+    if at.max_num_seqs is None and frame.servers[at.server].side == "prefill":
+        return None  # prompts take turns within the token budget: few run, whatever the limit
     said = [
         f"running stands at {units.count(limit)}"
         + (f", the limit of {_kind(frame, at).flag_names.max_num_seqs}" if at.max_num_seqs is not None else ""),
         f"{units.count(at.waiting_median)} waiting",
         _kv_range(at),
-        _window(at),
+        _window(frame, at),
     ]
     engines = _engines(frame, at)
     more = int(limit * min(2.0, 1 / at.kv_median_ratio if at.kv_median_ratio else 2.0) / engines)
@@ -273,7 +275,7 @@ def gpu(frame: Frame) -> Verdict | None:
         *_turns(frame, at),
         f"up to {tokens:,} tokens a step, {units.seconds(each_s)} a prompt token",
         *_powered(at),
-        _window(at),
+        _window(frame, at),
     ]
     fewer = next((steps for steps in STEPS if steps * each_s >= LAUNCHED_S and steps < tokens), None)
     if fewer is None:
@@ -291,7 +293,7 @@ def token_budget(frame: Frame) -> Verdict | None:
         "prompts take turns within the steps: larger steps raise throughput, smaller ones cut TTFT and the tail of ITL"
     )
     hint = _try(frame, at).other_budget(_budget(frame, at))
-    return _says("token-budget", [*_turns(frame, at), *_powered(at), _window(at)], hint, why)
+    return _says("token-budget", [*_turns(frame, at), *_powered(at), _window(frame, at)], hint, why)
 
 
 def _prompts_wait(frame: Frame) -> Pressure | None:
@@ -375,7 +377,7 @@ def power(frame: Frame) -> Verdict | None:
     said = [*_powered(at)]
     if held is not None and held.high_w is not None and held.limit_w is not None:
         said.append(f"up to {units.watts(held.high_w)} of {units.watts(held.limit_w)}")
-    return _says("power", [*said, f"{units.count(at.running_median)} running", _waits(at), _window(at)])
+    return _says("power", [*said, f"{units.count(at.running_median)} running", _waits(at), _window(frame, at)])
 
 
 def _powered(at: Pressure) -> list[str]:
@@ -405,7 +407,7 @@ def under_loaded(frame: Frame) -> Verdict | None:
         said.append(f"queueing is {units.whole_percent(at.queue_of_ttft_ratio)} of TTFT: bursts between scrapes")
     if at.preemptions:
         said.append(_many(at.preemptions, "preemption"))
-    return _says("none", [*(one for one in said if one), _window(at)])
+    return _says("none", [*(one for one in said if one), _window(frame, at)])
 
 
 RULES: Final[tuple[Callable[[Frame], Verdict | None], ...]] = (
@@ -437,8 +439,9 @@ def _ran_more(at: Pressure) -> bool:
     return at.limit is not None and at.running_high is not None and at.running_high > at.limit * (1 + SLACK)
 
 
-def _window(at: Pressure) -> str:
-    return f"{at.scrapes:,} scrapes in {units.seconds(at.seconds)}"
+def _window(frame: Frame, at: Pressure) -> str:
+    where = f" of {frame.servers[at.server].url.removeprefix('http://')}" if len(frame.servers) > 1 else ""
+    return f"{at.scrapes:,} scrapes in {units.seconds(at.seconds)}{where}"
 
 
 def _many(n: float, word: str) -> str:

@@ -32,6 +32,8 @@ class PrefixCache:
     lifetime_ratio: float | None  # since the server started
     recompute: bool  # preemptions in the window: a request that meets its own blocks again counts as a hit
     of: CacheOf = "looked up"
+    external_tokens: float | None = None  # of hit_tokens, those that a KV connector brought from elsewhere
+    external_ratio: float | None = None  # of asked_tokens
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,6 +25,7 @@ class Ttft:
     first_token_s: float | None
     queue_now_s: float | None  # an estimate by Little's law: mean waiting / first tokens per second
     stuck: bool  # requests wait and none got a first token in the window
+    decode_first_token_s: float | None = None  # mean on the decode servers, after it, where prefill is on others
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -79,6 +79,15 @@ TOKENS = (
     ),
     Number(
         "tokens",
+        "connector",
+        "prefix_cache.external_ratio",
+        "%",
+        (Q.PROMPT_TOKENS_BY_SOURCE,),
+        "Δ prompt tokens by external KV transfer ÷ Δ prompt tokens of all sources in the window: part of the hits",
+        also=("prefix_cache.external_tokens",),
+    ),
+    Number(
+        "tokens",
         "recomputed",
         "recompute.tokens",
         "tokens",

@@ -39,6 +39,7 @@ COUNTERS: Final[EnergySource] = "the GPUs' energy counters"
 READINGS: Final[EnergySource] = "power integrated over the readings"
 NEAR: Final = 0.97
 CAP: Final = "power cap"
+FEW_READINGS: Final = 10  # over fewer the ends weigh too much to hold counters against power
 COVERED: Final = 0.95
 
 Words = tuple[str, ...] | None  # the clock event reasons of a GPU; None where it does not tell
@@ -141,8 +142,12 @@ def energy(window: Window, devices: GpuHistory, idle: IdlePower, now_s: float) -
         return Energy()
     seconds = devices.at_s[last] - devices.at_s[first]
     joules, source = _counted(mine, first, last), COUNTERS
+    integrated_j, integrated_s = _integrated(devices, first, last)
+    apart = None
     if joules is None:
-        (joules, seconds), source = _integrated(devices, first, last), READINGS
+        joules, seconds, source = integrated_j, integrated_s, READINGS
+    elif integrated_j and integrated_s >= COVERED * seconds and last - first >= FEW_READINGS:
+        apart = joules / integrated_j - 1
     known = joules is not None and seconds >= COVERED * (end_s - begin_s)
     output, prompt = local.delta(Quantity.GENERATION_TOKENS), local.delta(Quantity.PROMPT_TOKENS)
     idle_w = idle.at(now_s)
@@ -159,6 +164,7 @@ def energy(window: Window, devices: GpuHistory, idle: IdlePower, now_s: float) -
         near_limit_share=_near_limit(mine, first, last),
         throttled_share=share,
         throttle=throttle,
+        apart_ratio=apart,
     )
 
 
@@ -174,7 +180,7 @@ def held_down(window: Window, devices: GpuHistory, now_s: float) -> HeldDown | N
     end_s = max(one.server.at_s[one.last] for one in window.ranges)
     first, last = _nearest(devices.at_s, begin_s, readings), _nearest(devices.at_s, end_s, readings)
     mine = [devices.devices[uuid] for uuid in devices.counted.at(last) or ()]
-    if last <= first or not mine:
+    if last <= first or not mine or end_s - devices.at_s[last] > devices.patience_s:  # of another time
         return None
     _, throttle = _throttled(mine, first, last)
     highs = [device.numbers["power_w"].high(first, last) for device in mine]

@@ -195,6 +195,7 @@ class LoadHistory:
             cached_tokens=seen.cached_tokens,
             prefix_hit_tokens=None,
             wrong_length=seen.wrong_length,
+            ended_early=seen.ended_early,
             slo=_slo(phase, seen, elapsed_s),
             lag_s=host.load_lag_max_s if host is not None else None,
             cpu_ratio=host.load_cpu_ratio if host is not None else None,
