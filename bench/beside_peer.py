@@ -41,9 +41,9 @@ class Used:
 
 
 NUMBERS = (  # title, of Used, shown times, target ratio
-    ("CPU, % of a core", "cpu_ratio", 100.0, 0.55),
-    ("memory, MiB", "rss_bytes", 2**-20, 1.2),
-    ("output, kB/s", "bytes_per_s", 1e-3, 0.25),
+    ("CPU, % of a core", "cpu_ratio", 100.0, 0.45),
+    ("memory, MiB", "rss_bytes", 2**-20, 1.1),
+    ("output, kB/s", "bytes_per_s", 1e-3, 0.2),
 )
 
 

@@ -112,9 +112,16 @@ def test_stairs_begin_at_the_left_edge_and_tick_where_they_rise() -> None:
     counted = (None, None, 33.0, 33.0, 33.0, 33.0, 35.0, 35.0, 35.0, 37.0)
     risen = (None, None, 0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 2.0)
     steps = chart.stairs(counted, risen, 1)
-    assert steps.rows == [" __▄▟"]
+    assert steps.rows == [" __▄█"]
     assert steps.ticks == "   ╵╵"
     assert (steps.total, steps.risen) == ("37", "+4")
+
+
+def test_stairs_never_seem_to_fall() -> None:
+    counted = tuple(float(n) for n in range(40))
+    rows = chart.stairs(counted, (1.0,) * 40, 2).rows
+    heights = [sum(" ▁▂▃▄▅▆▇█".index(sign) for sign in cell if sign != "_") for cell in zip(*rows, strict=True)]
+    assert heights == sorted(heights)
 
 
 def test_stairs_count_a_rise_in_their_first_column() -> None:

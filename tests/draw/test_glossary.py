@@ -19,7 +19,7 @@ from tests.session.made import recorded
 from vtop import units
 from vtop.draw import theme as looks
 from vtop.session.frame.frame import Frame, View
-from vtop.session.frame.tokens import PrefixCache
+from vtop.session.frame.tokens import AcceptedAt, FailedTransfers, Lora, PrefixCache, PromptSource, Speculation
 from vtop.session.glossary.number import Number
 from vtop.session.glossary.numbers import NUMBERS
 
@@ -34,7 +34,7 @@ FRAMES: Final = (
 )
 ON = [number for number in NUMBERS if number.on_screen]
 # Of the screen itself: no numbers of a server.
-OF_THE_SCREEN: Final = {"window_s", "interval_s", "gpus.index"}
+OF_THE_SCREEN: Final = {"now_s", "window_s", "interval_s", "gpus.index"}
 AS_SHARES: Final = {"wallclock.decode_s"}  # drawn as a share of the window
 WAYS: Final = (
     units.count, units.number, units.percent, units.whole_percent, units.seconds, units.span, units.clock, units.ago,
@@ -45,13 +45,22 @@ WAYS: Final = (
 )  # fmt: skip
 
 
+# parts of a frame that no shipped recording has
+UNRECORDED: Final[dict[str, Any]] = {
+    "speculation": Speculation(100.0, 50.0, 300.0, 210.0, 0.7, 3.0, 2.1, 3.1, (AcceptedAt(1, 0.8), AcceptedAt(2, 0.4))),
+    "prompt_sources": (PromptSource("computed", 600.0, 0.6), PromptSource("connector", 400.0, 0.4)),
+    "failed_transfers": FailedTransfers(3.0, 9.0, (("NIXL transfers", 3.0),)),
+    "lora": Lora(("ad1", "ad2"), 4, 2.0),
+}
+
+
 @functools.cache
 def frame_of(name: str, at_s: float | None) -> Frame:
     session = recorded(name)
     frame = session.frame(session.end_s if at_s is None else at_s, View(columns=60))
     hits = PrefixCache(hit_ratio=0.25, hit_tokens=250.0, asked_tokens=1000.0, lifetime_ratio=0.5, recompute=False)
     caching = dataclasses.replace(frame.kv, prefix_caching=True)  # which no shipped recording has
-    return dataclasses.replace(frame, kv=caching, prefix_cache=hits)
+    return dataclasses.replace(frame, kv=caching, prefix_cache=hits, **UNRECORDED)
 
 
 def drawn(frame: Frame) -> dict[str, str]:
@@ -155,7 +164,8 @@ def test_the_panel_shows_the_field_that_its_row_names(number: Number) -> None:
 def test_rows_that_name_no_plain_number_are_few_and_known() -> None:
     rest = {number.field for number in ON} - {number.field for number in NUMBERED}
     flags = {"servers.started.max_num_seqs", "servers.started.max_num_batched_tokens"}
-    assert rest <= {*flags, "queueing.trend", "gpus.serving", "servers.load"}
+    few = {"requests.answers_each", "prefix_cache.external_ratio", "ttft.decode_first_token_s"}  # deployments
+    assert rest <= {*flags, *few, "queueing.trend", "gpus.serving", "servers.load"}
 
 
 def test_what_is_not_on_the_screen_changes_no_panel() -> None:

@@ -18,7 +18,7 @@ from vtop.draw import theme as looks
 from vtop.draw.grid import LEFT, chart_cells, chart_columns, left
 from vtop.draw.layout import arrange, assembled, columns_for, drawn, screen
 from vtop.draw.text import Line
-from vtop.session.frame.charts import Points
+from vtop.session.frame.charts import LoggedEvent, Points
 from vtop.session.frame.frame import Frame
 from vtop.session.frame.servers import StartedWith
 from vtop.session.glossary.numbers import NUMBERS
@@ -89,6 +89,27 @@ def test_a_screen_is_filled_and_no_panel_meets_another(frame: str, size: tuple[i
                 assert y < height
                 cells.add((x, y))
     assert [cell_len(line) for line in text(screen(shown, width, height, LOOKS[0])).splitlines()] == [width] * height
+
+
+def test_below_the_charts_a_very_wide_screen_has_four_columns_and_no_more_rows_than_they_use() -> None:
+    frame = frames.overload(columns_for(400))
+    places = arrange(400, 120, frame)
+    axis = next(place for place in places if place.panel == "axis")
+    assert len({place.x for place in places if place.y > axis.y}) == 4
+    assert axis.y > 80
+
+
+def test_a_chart_of_nothing_but_zeros_has_one_row() -> None:
+    frame = frames.overload(40)
+    calm = replace(frame, charts=replace(frame.charts, waiting=(0.0,) * 40, preempted=(0.0,) * 40))
+    lines = draw("requests", calm, 78, 10).splitlines()
+    at = {name: row for row, line in enumerate(lines) for name in ("running", "waiting", "preempt") if name in line[:8]}
+    assert at == {"running": 0, "waiting": 7, "preempt": 8}
+
+
+def test_of_an_event_that_is_too_long_whole_clauses_go() -> None:
+    frame = replace(frames.overload(), event_log=(LoggedEvent(1.0, "note", "one of two, three of four, five"),))
+    assert draw("events", frame, 40, 1).rstrip().endswith("one of two, three of four")
 
 
 @pytest.mark.parametrize("size", SIZES)

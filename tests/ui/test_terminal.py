@@ -88,7 +88,8 @@ def test_q_puts_the_terminal_back_and_names_the_recording(tmp_path: Path) -> Non
         terminal.press(b"q")
         assert terminal.exit_code() == 0
     assert modes_left_on(terminal.written) == set()
-    assert terminal.written.endswith(b"recorded session.jsonl\r\n")
+    _, _, after = terminal.written.rpartition(b"recorded session.jsonl in ")
+    assert re.search(rb": 0:0\d, [\d,.]+ (KiB|B); vtop replay session.jsonl\r\n$", after)
     assert last(tmp_path / "session.jsonl").reason == "quit"
 
 

@@ -124,10 +124,18 @@ def stairs(counted: Points, risen: Points, height: int, glyphs: Glyphs = UNICODE
         return Stairs([" " * (len(counted) // POINTS)] * height, ticks, units.UNKNOWN, "")
     first_at, first = known[0]
     floor = first - (risen[first_at] or 0 if first_at < len(risen) else 0)
-    above = tuple(None if value is None else value - floor for value in counted)
+    above = _paired(tuple(None if value is None else value - floor for value in counted))
     rise = max(known[-1][1], now if now is not None else 0.0) - floor
     rows = spark(above, max(1.0, rise), height, glyphs)
     return Stairs(rows, ticks, units.count(known[-1][1]), f"+{units.count(rise)}")
+
+
+def _paired(points: Points) -> Points:
+    """Both points of each cell at the higher one: half cells are drawn to the nearest half, and a stair never falls."""
+    found: list[float | None] = []
+    for left, right in zip(points[::2], points[1::2], strict=True):
+        found += [left if right is None else right] * POINTS
+    return tuple(found)
 
 
 def shares(values: Sequence[float], cells: int) -> list[int]:

@@ -1,7 +1,7 @@
 """Where the panels stand on a screen of a given size, and the whole screen as lines.
 
 One column below 110 cells: a line a chart, nothing boxed. From there two columns of equal width, so that one time axis
-serves both; what height is over goes to the charts.
+serves both; what height is over goes to the charts. On a very wide screen what stands below the charts has four.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from vtop.draw.panels.freshness import as_of
 from vtop.draw.panels.header import header
 from vtop.draw.panels.registry import PANELS, Panel, heading_notes
 from vtop.draw.panels.sizes import Rows
+from vtop.draw.panels.timeline import Timeline, timeline
 from vtop.draw.panels.verdict_line import status
+from vtop.draw.panels.waiting import LEAST_ROWS, awaited, waiting
 from vtop.draw.text import Line, Phrase, blank, heading, phrases
 from vtop.draw.theme import Look
 from vtop.session.frame.frame import Frame
@@ -26,7 +28,10 @@ from vtop.session.frame.frame import Frame
 MARGIN: Final = 1
 GUTTER: Final = 2
 TWO_COLUMNS: Final = 110
+FOUR_COLUMNS: Final = 300  # below the charts, where tables and lists stand
+_DRIVES: Final = 20  # rows that one panel below the charts may take from them; a list uses more where they are over
 TWO_LINES: Final = 22  # rows from which the verdict has a second line
+TIME_CELLS: Final = 44  # of the row of time of a recording, at most
 Key = tuple[str, str]  # its face and what it does, in a word or two
 KEYS: Final[tuple[Key, ...]] = (  # the first stay longest
     ("q", "quit"), ("?", "numbers"), ("w", "why"), ("␣", "pause"), ("+ −", "zoom"), ("tab", "choose"), ("^p", "all"),
@@ -52,6 +57,7 @@ class Want(NamedTuple):
 
 
 _AXIS: Final = Want("axis", Rows(1, 1, 0))
+_CARD: Final = Want("waiting", Rows(LEAST_ROWS, 99, 4))
 
 
 def body() -> tuple[str, ...]:
@@ -75,6 +81,9 @@ def arrange(
         axis = [_AXIS] if "alone" in PANELS[only].charted else []
         return top + _column([Want(only, Rows(1, rows)), *axis], (MARGIN, y, inner, rows - y))
     shown = [panel for panel in PANELS.values() if panel.name not in hidden]
+    if awaited(frame) and rows - y >= LEAST_ROWS:  # no server's numbers to leave room for
+        going_on = [panel for panel in shown if not (panel.of_servers or panel.charted)]
+        return top + _column([_CARD, *_wants(going_on, frame)], (MARGIN, y, inner, rows - y))
     if width < TWO_COLUMNS:
         charts = _wants([panel for panel in shown if "narrow" in panel.charted], frame, "narrow")
         others = _wants([panel for panel in shown if "narrow" not in panel.charted], frame, "narrow")
@@ -87,7 +96,10 @@ def arrange(
     reserved = {at: _wants([one for one in under[at] if rows >= one.from_rows], frame) for at in x}
     # The charts end in one line, the time axis; what has none stands below.
     share = 4 if any(0 < one.from_rows <= rows for one in shown) else 3  # tenths of the screen
-    below = max((rows - y) * share // 10, *(sum(want.rows.least for want in wants) for wants in reserved.values()))
+    halves = 2 if width >= FOUR_COLUMNS else 1
+    used = max(_used(wants, halves) for wants in reserved.values())
+    least = max(sum(want.rows.least for want in wants) for wants in reserved.values())
+    below = max(min((rows - y) * share // 10, used), least)
     most = sum(want.rows.most for want in over["left"] or over["right"])
     above = max(0, min(rows - y - 1 - below, most))
     axis_y, below = y + above, rows - y - 1 - above
@@ -99,7 +111,29 @@ def arrange(
         *top,
         *(place for at in x for place in _column(over[at], (x[at], y, each, above))),
         *(Place("axis", x[at], axis_y, each, 1) for at in x if below >= 0),
-        *(place for at in x for place in _column(reserved[at], (x[at], axis_y + 1, each, below))),
+        *(place for at in x for place in _below(reserved[at], (x[at], axis_y + 1, each, below), halves)),
+    ]
+
+
+def _split(wants: Sequence[Want], halves: int) -> list[Sequence[Want]]:
+    """The panels of a column, or those of its two halves that are much the same in height."""
+    if halves == 1 or len(wants) < 2:
+        return [wants]
+    parts = [(wants[:at], wants[at:]) for at in range(1, len(wants))]
+    return list(min(parts, key=lambda both: max(_used(one, 1) for one in both)))
+
+
+def _used(wants: Sequence[Want], halves: int) -> int:
+    """Rows of the charts' that panels below them are worth."""
+    return max(sum(min(want.rows.most, _DRIVES) for want in part) for part in _split(wants, halves))
+
+
+def _below(wants: Sequence[Want], room: tuple[int, int, int, int], halves: int) -> list[Place]:
+    parts = _split(wants, halves)
+    x, y, width, height = room
+    each = (width - GUTTER * (len(parts) - 1)) // len(parts)
+    return [
+        place for at, part in enumerate(parts) for place in _column(part, (x + at * (each + GUTTER), y, each, height))
     ]
 
 
@@ -152,8 +186,12 @@ def drawn(
     hidden: frozenset[str] = frozenset(),
     only: str | None = None,
     chosen: str | None = None,
+    time: Timeline | None = None,
 ) -> list[tuple[Place, list[Line]]]:
-    """Every panel's place and its lines; the `chosen` one is marked, and the keys stand in the last line."""
+    """Every panel's place and its lines; the `chosen` one is marked, and the keys stand in the last line.
+
+    `time`: of a recording, its row of time beside the keys, where there is room.
+    """
     narrow = width < TWO_COLUMNS and only is None
     before = as_of(frame) if narrow else ""
     found = [
@@ -166,8 +204,12 @@ def drawn(
         for place in arrange(width, height, frame, hidden, only)
     ]
     if height > 1:
-        last = Place("keys", MARGIN, height - 1, max(0, width - 2 * MARGIN), 1)
+        inner = max(0, width - 2 * MARGIN)
+        bar = min(TIME_CELLS, inner // 2) if time is not None and inner >= TIME_CELLS else 0
+        last = Place("keys", MARGIN, height - 1, inner - bar, 1)
         found.append((last, [_keys(keys, last.width, look)]))
+        if time is not None and bar:
+            found.append((Place("timeline", MARGIN + last.width, height - 1, bar, 1), [timeline(time, bar, look)]))
     return found
 
 
@@ -184,6 +226,8 @@ def _panel(place: Place, frame: Frame, look: Look, *, before: str, state: str, c
         return status(frame, place.width, place.height, look)
     if place.panel == "axis":
         return axis(frame, place.width, place.height, look, before)
+    if place.panel == "waiting":
+        return [heading(look, place.width, "no answer yet"), *waiting(frame, place.width, place.height - 1, look)]
     panel = PANELS[place.panel]
     if not place.heading:
         lines = panel.draw(frame, place.width, place.height, look)
@@ -195,7 +239,8 @@ def _panel(place: Place, frame: Frame, look: Look, *, before: str, state: str, c
     if binds:
         said.insert(0, "binds")
     head = heading(look, place.width, f"▌{panel.title}" if binds else panel.title, said, role=panel.role, binds=binds)
-    return [_reversed(head, 1) if chosen else head, *panel.draw(frame, place.width, place.height - 1, look)]
+    draw = panel.alone if alone and panel.alone is not None else panel.draw
+    return [_reversed(head, 1) if chosen else head, *draw(frame, place.width, place.height - 1, look)]
 
 
 def _reversed(drawn: Line, at: int) -> Line:

@@ -33,6 +33,7 @@ class Quantity(StrEnum):
     PREFIX_QUERIES = "prefix_queries"
     PREFIX_HITS = "prefix_hits"
     FINISHED = "finished"  # part: stop, length, abort, error, repetition
+    ANSWERS = "answers"  # n of each finished request of a user: the answers that it asks for
     REJECTED = "rejected"  # part: the limit
     FLOPS = "flops"
     READ_BYTES = "read_bytes"
@@ -40,6 +41,8 @@ class Quantity(StrEnum):
     SPEC_DRAFTS = "spec_drafts"
     SPEC_DRAFT_TOKENS = "spec_draft_tokens"
     SPEC_ACCEPTED_TOKENS = "spec_accepted_tokens"
+    SPEC_ACCEPTED_BY_POSITION = "spec_accepted_by_position"  # part: position in the draft, from 0
+    FAILED_TRANSFERS = "failed_transfers"  # of KV between servers or tiers; part: which of the connector's counters
     TTFT = "ttft"
     ITL = "itl"
     TPOT = "tpot"

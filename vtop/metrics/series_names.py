@@ -22,7 +22,8 @@ _parser = Parser()
 class FamilyMeaning:
     """What one family means. rank: of two families for one quantity, the lower rank is the one to read.
 
-    total: the family's name ends in _total on /metrics, as a counter's does.
+    total: the family's name ends in _total on /metrics, as a counter's does. part: which part of the quantity the whole
+    family is, where no label says it.
     """
 
     quantity: Quantity
@@ -30,6 +31,7 @@ class FamilyMeaning:
     part_label: str | None = None
     rank: int = 0
     total: bool = False
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +66,26 @@ class PoolLabels:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class AdapterLabels:
+    """The labels of a kind's LORA series: adapters by name, with commas between them, and how many may run at once."""
+
+    running: str = ""
+    waiting: str = ""
+    most: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class SeriesNames:
     """The series of one kind of server. Families are named without prefix and without _total."""
 
     prefixes: tuple[str, ...] = ()  # the first is today's
     families: Mapping[str, FamilyMeaning] = field(default_factory=dict)
     foreign: Mapping[str, FamilyMeaning] = field(default_factory=lambda: PROCESS)  # read beside its own
-    owner_labels: tuple[str, ...] = ()  # who a series belongs to
+    owner_labels: tuple[tuple[str, ...], ...] = ()  # who a series belongs to: of each group the first label there is
     kept_labels: frozenset[str] = frozenset()  # further labels that may be recorded; all others are dropped
     largest: tuple[str, ...] = ()  # name endings: of series that coincide, the largest is kept, not the sum
     pool: PoolLabels = PoolLabels()
+    adapters: AdapterLabels = AdapterLabels()
 
     def family(self, name: str) -> str | None:
         """The family's name without its prefix, or None when it is none of the server's own."""
@@ -118,8 +130,9 @@ class SeriesNames:
         if found is None:
             return None
         labels = dict(series.labels)
-        owner = "/".join(labels[label] for label in self.owner_labels if labels.get(label))
-        part = labels.get(found.part_label, "") if found.part_label else ""
+        owners = (next(filter(None, map(labels.get, alike)), None) for alike in self.owner_labels)
+        owner = "/".join(one for one in owners if one)
+        part = labels.get(found.part_label, "") if found.part_label else found.part
         return SeriesMeaning(found.quantity, found.kind, owner, part, found.rank)
 
 

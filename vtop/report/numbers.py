@@ -19,7 +19,15 @@ from vtop.session.frame.kv import Crowding, KvAccount
 from vtop.session.frame.latencies import Latency, Tail
 from vtop.session.frame.load import LoadPart, Quantiles, SloAttainment
 from vtop.session.frame.requests import Queueing
-from vtop.session.frame.tokens import PrefixCache, Recompute, TokenFlops, WallClock
+from vtop.session.frame.tokens import (
+    FailedTransfers,
+    PrefixCache,
+    PromptSource,
+    Recompute,
+    Speculation,
+    TokenFlops,
+    WallClock,
+)
 from vtop.session.frame.ttft import OwnTtft
 from vtop.session.frame.values import Gauge, Throughput
 from vtop.session.frame.verdict import Pressure, Verdict
@@ -103,6 +111,7 @@ class Numbers:
     prompt_tokens: float | None
     prompt_per_s: float | None
     preemptions: float | None
+    preemptions_apart_s: float | None  # seconds / preemptions
     running: Level
     waiting: Level
     kv: KvUse
@@ -119,6 +128,9 @@ class Numbers:
     prefill_per_step: float | None
     steps: float
     prefix_cache: PrefixCache
+    prompt_sources: tuple[PromptSource, ...]
+    failed_transfers: FailedTransfers | None
+    speculation: Speculation | None
     power_w: Level  # of the GPUs counted; of several the mean alone, as peaks need not coincide
     power_limit_w: float | None
     temp_high_c: float | None
@@ -166,6 +178,7 @@ def numbers(frame: Frame, load: LoadPart | None, begin_s: float, end_s: float) -
         prompt_tokens=frame.prompt_tokens.in_window,
         prompt_per_s=frame.prompt_tokens.per_s,
         preemptions=frame.preemption.count.in_window,
+        preemptions_apart_s=(end_s - begin_s) / put_back if (put_back := frame.preemption.count.in_window) else None,
         running=_level(frame.requests.running),
         waiting=_level(frame.requests.waiting),
         kv=_kv(frame),
@@ -182,6 +195,9 @@ def numbers(frame: Frame, load: LoadPart | None, begin_s: float, end_s: float) -
         prefill_per_step=frame.iteration.prefill,
         steps=frame.iteration.steps,
         prefix_cache=frame.prefix_cache,
+        prompt_sources=frame.prompt_sources,
+        failed_transfers=frame.failed_transfers,
+        speculation=frame.speculation,
         power_w=_power(devices),
         power_limit_w=frame.gpus.power_limit_w,
         temp_high_c=max((device.temp_high_c for device in devices if device.temp_high_c is not None), default=None),

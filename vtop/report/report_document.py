@@ -17,7 +17,7 @@ from vtop.report.model import Report
 from vtop.report.plan import capacity
 from vtop.report.prices import Priced
 from vtop.report.render.document import Advice, Block, Document, Drawing, Facts, Finding, Findings, Section, Table, Text
-from vtop.report.tables import kv, lists, loads, phases, work
+from vtop.report.tables import drafts, kv, lists, loads, phases, work
 from vtop.report.tables.recordings import before_and_after
 
 FIRST = ("session", "ttft")  # figures that stand beside the findings
@@ -103,6 +103,8 @@ def _sections(report: Report, number: int, priced: Priced) -> list[Section]:
                 kv.account(report),
                 work.work(report),
                 work.token_flops(report),
+                drafts.drafts(report),
+                drafts.prompt_sources(report),
                 kv.preemptions(report),
                 lists.counters(report),
                 phases.windows(report) if report.phases else None,

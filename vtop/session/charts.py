@@ -13,6 +13,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 
+from vtop.metrics.histogram import Histogram
 from vtop.metrics.quantity import Quantity
 from vtop.recording import GAP_INTERVALS
 from vtop.session.frame.charts import Charts, LoggedEvent, Points
@@ -20,6 +21,7 @@ from vtop.session.frame.frame import View
 from vtop.session.frame.vocabulary import LoggedKind
 from vtop.session.history.gpus import GpuHistory
 from vtop.session.history.server import ServerHistory
+from vtop.session.history.sides import Sides
 from vtop.session.history.tracks import HistogramTrack, Track
 from vtop.session.history.ttft_parts import parts_of
 
@@ -120,6 +122,15 @@ class Columns:
             for known_s, (first, last) in zip(self._known_s, self._steps, strict=True)
         ]
 
+    def histograms(self, track: HistogramTrack | None) -> list[Histogram | None]:
+        """For each column what was observed between the scrapes at its edges, or around it, by bucket."""
+        if track is None:
+            return [None] * self.count
+        return [
+            track.between(max(first, 0), last) if known_s > 0 and last >= 0 else None
+            for known_s, (first, last) in zip(self._known_s, self._steps, strict=True)
+        ]
+
     def grown(self, track: Track | None) -> list[float | None]:
         """For each column a counter's growth between the scrapes at its edges: of the same steps as `sums`."""
         if track is None:
@@ -169,6 +180,8 @@ def charts(
     marks: Sequence[LoggedEvent],
     now_s: float,
     view: View,
+    *,
+    sides: Sides = Sides(),  # noqa: B008 - frozen
 ) -> Charts:
     column_s = view.window_s / view.columns
     newest = math.floor(_seen_until(servers, devices, now_s) / column_s + 1e-9)  # columns are numbered from instant 0
@@ -178,21 +191,25 @@ def charts(
     def gauge(quantity: Quantity, take: Callable[[list[float]], float] = sum) -> Points:
         return _together([one.highest(one.server.total(quantity)) for one in columns], take)
 
-    def rate(quantity: Quantity) -> Points:
+    def rate(quantity: Quantity, columns: Sequence[Columns]) -> Points:
         return _together([one.rate(one.server.total(quantity)) for one in columns], sum)
 
-    then = [one.fullest(one.server.total(Quantity.RUNNING), one.server.total(Quantity.WAITING)) for one in columns]
+    prefilling = [one for one in columns if one.server not in sides.decode]
+    decoding = [one for one in columns if one.server not in sides.prefill]
+
+    stacked = columns if view.stacked else []
+    then = [one.fullest(one.server.total(Quantity.RUNNING), one.server.total(Quantity.WAITING)) for one in stacked]
     preemptions = [(one, one.server.total(Quantity.PREEMPTIONS)) for one in columns]
-    queue_s, prefill_s, frontend_s = _breakdown(columns)
-    decode, prefill = _make_up(columns)
+    queue_s, prefill_s, frontend_s = _breakdown(prefilling)
+    decode, prefill = _make_up(decoding)
     return Charts(
         end_s=edges[-1],
         column_s=column_s,
         running=gauge(Quantity.RUNNING),
         waiting=gauge(Quantity.WAITING),
         kv_used=gauge(Quantity.KV_USED, max),
-        generation_per_s=rate(Quantity.GENERATION_TOKENS),
-        prompt_per_s=rate(Quantity.PROMPT_TOKENS),
+        generation_per_s=rate(Quantity.GENERATION_TOKENS, decoding),
+        prompt_per_s=rate(Quantity.PROMPT_TOKENS, prefilling),
         preemptions=_together(_held([one.level(track) for one, track in preemptions]), sum),
         preempted=_together([one.steps(track) for one, track in preemptions], sum),
         decode_per_step=decode,

@@ -1,34 +1,48 @@
-"""The screen as a picture or as text, without a terminal and without the network.
-
-Textual's own SVG names a web font; here that is left out, and the fonts of the machine are used. Every row of the SVG
-states its length, so columns stay aligned in any monospaced font.
-"""
+"""The screen as a picture or as text, without a terminal and without the network."""
 
 from __future__ import annotations
 
+import base64
 import io
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from vtop.ui import textual_private
+from vtop.ui import picture, textual_private
 
 if TYPE_CHECKING:
     from textual.app import App
 
-_WEB_FONT = re.compile(r"@font-face\s*\{[^}]*\}", re.DOTALL)
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-_FONT_FAMILY = re.compile(r"font-family:\s*Fira Code,\s*monospace")
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-FONTS = "'JetBrains Mono', 'DejaVu Sans Mono', Menlo, Consolas, monospace"
+_SIZE = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
 
 
 def svg(app: App[None], title: str) -> str:
-    """The screen as one self-contained SVG."""
-    drawn = app.export_screenshot(title=title)
-    drawn = _FONT_FAMILY.sub(f"font-family: {FONTS}", _COMMENT.sub("", _WEB_FONT.sub("", drawn)))
-    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", drawn)
+    """The screen as one self-contained SVG, in the fonts of the machine that shows it."""
+    width, height = app.size
+    return picture.svg(textual_private.screen_lines(app), width, height, title)
+
+
+def moving(pictures: Sequence[str], frame_s: float) -> str:
+    """Pictures of one size as one SVG that shows each for frame_s seconds, and begins again; without a script."""
+    head = _SIZE.search(pictures[0])
+    assert head is not None
+    width, height = head[1], head[2]
+    many, long_s = len(pictures), frame_s * len(pictures)
+    frames = []
+    for at, one in enumerate(pictures):
+        inside = base64.b64encode(one.encode()).decode()
+        shown = [("hidden", 0.0)] if at else []
+        shown += [("visible", at / many)] + ([("hidden", (at + 1) / many)] if at + 1 < many else [])
+        values, times = ";".join(value for value, _ in shown), ";".join(f"{time:.6g}" for _, time in shown)
+        frames.append(
+            f'<image width="{width}" height="{height}" visibility="{"hidden" if at else "visible"}" '
+            f'href="data:image/svg+xml;base64,{inside}"><animate attributeName="visibility" calcMode="discrete" '
+            f'values="{values}" keyTimes="{times}" dur="{long_s:g}s" repeatCount="indefinite"/></image>'
+        )
+    namespace = "http://www.w3.org/2000/svg"
+    return f'<svg viewBox="0 0 {width} {height}" xmlns="{namespace}">\n' + "\n".join(frames) + "\n</svg>\n"
 
 
 def text(app: App[None]) -> str:

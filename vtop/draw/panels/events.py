@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from vtop import units
-from vtop.draw.text import Line, blank, line
+from vtop.draw.text import Line, Piece, blank, line, width_of
 from vtop.draw.theme import Look
 from vtop.session.frame.charts import LoggedEvent
 from vtop.session.frame.frame import Frame
@@ -30,11 +30,6 @@ def events(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     """What happened, the newest on top: session time, sign, word, text."""
     latest = frame.event_log[: -height - 1 : -1]
     lines = [_event(logged, width, look) for logged in latest]
-    if frame.status.kind == "waiting" and frame.origin is None:  # a newcomer may have no server at all
-        offer = line(
-            look, width, ("no server at hand? ", "dim"), ("vtop demo", "mark"), (" brings a simulated one", "dim")
-        )
-        lines = [offer, *lines[: height - 1]]
     if not lines:
         lines = [line(look, width, ("nothing happened yet", "dim"))]
     return lines + [blank(look, width)] * (height - len(lines))
@@ -44,6 +39,14 @@ def _event(logged: LoggedEvent, width: int, look: Look) -> Line:
     role = EVENT_ROLES.get(logged.kind, "dim")
     sign = look.glyphs.signs.get(logged.kind, look.glyphs.signs["note"])
     word = "" if logged.text.startswith(logged.kind[:7]) else f"{_WORDS.get(logged.kind, logged.kind)} "
-    return line(
-        look, width, (f"{units.clock(logged.at_s):>7} ", "dim"), (f"{sign} {word}", role), (logged.text, "text")
-    )
+    head: list[Piece] = [(f"{units.clock(logged.at_s):>7} ", "dim"), (f"{sign} {word}", role)]
+    room = width - sum(width_of(look.say(text)) for text, _ in head)
+    return line(look, width, *head, (_clauses(look.say(logged.text), room), "text"))
+
+
+def _clauses(text: str, room: int) -> str:
+    """As many of a sentence's clauses as there is room for; of one that is too long `line` shortens the end."""
+    kept = text
+    while width_of(kept) > room and ", " in kept:
+        kept = kept.rpartition(", ")[0]
+    return kept if width_of(kept) <= room else text

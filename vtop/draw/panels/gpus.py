@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from vtop import units
 from vtop.draw import chart
-from vtop.draw.grid import chart_rows, fixed, growing, left, scale, sparked, spread, stacked, top
+from vtop.draw.grid import LEFT, chart_rows, fixed, growing, left, scale, sparked, spread, stacked, top
 from vtop.draw.text import Line, Phrase, Piece, line, padded, phrases
 from vtop.draw.theme import Look
+from vtop.session.frame.charts import Points
 from vtop.session.frame.frame import Frame
 from vtop.session.frame.gpus import GpuPart
 
@@ -21,7 +22,9 @@ def gpus(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     if found.age_s is not None and found.age_s > OLD_S and look.faded is not None:  # read apart from the servers
         look = look.faded
     if not found.devices:
-        lines = [line(look, width, (note or "no GPU is watched", "warn" if note else "dim"))]
+        # on a screen of one column nothing else tells what there is none of
+        label = f"{'GPU':<{LEFT}}" if height == 1 else ""
+        lines = [line(look, width, (label, "dim"), (note or "no GPU is watched", "text" if note else "dim"))]
         return stacked(look, width, height, [fixed(0, lines)])
 
     def power(rows: int) -> list[Line]:
@@ -35,7 +38,8 @@ def gpus(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
         beside = [("energy", units.joules(alone.energy_j))] if alone is not None else []
         drawn = sparked(look, width, rows, frame.charts.power_w, (maximum, "power"))
         of = spread(alone.power, units.watts) if alone is not None else None
-        head = left("power", units.watts(found.power_w))
+        partly = found.power_w is None and found.least_power_w is not None
+        head = left("power", f"≥ {units.watts(found.least_power_w)}" if partly else units.watts(found.power_w))
         return chart_rows(look, width, head, drawn, scale(width, rows, top(stands, width, word), of), beside=beside)
 
     blocks = []
@@ -44,6 +48,9 @@ def gpus(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     blocks.append(growing(1, power))
     if found.local and frame.energy.per_output_token_j is not None and height > len(found.devices) + 2:
         blocks.append(fixed(99, [_joules(frame, width, look)]))
+    if 0 < found.powered < found.counted:
+        said = f"power of {found.powered} of {found.counted} GPUs is known"
+        blocks.append(fixed(2, [line(look, width, (said, "warn"))]))
     if note:
         blocks.append(fixed(2, [line(look, width, (note, "warn"))]))
     several = len(found.devices) > 1
@@ -56,6 +63,29 @@ def gpus(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
         blocks.append(fixed(3 + at, [_device(device, width, look, several)]))
     if more := len(found.devices) - len(shown):
         blocks.append(fixed(3 + len(shown), [line(look, width, (f"and {more} more GPUs", "dim"))]))
+    return stacked(look, width, height, blocks)
+
+
+def gpus_alone(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
+    """All of the body: as its panel, with clock and temperature over time below it."""
+    devices = frame.gpus.devices
+    if not devices:
+        return gpus(frame, width, height, look)
+    clock, temp = frame.charts.sm_mhz, frame.charts.temp_c
+
+    def over_time(label: str, unit: str, points: Points, limit: float, rows: int) -> list[Line]:
+        latest = next((point for point in reversed(points) if point is not None), None)
+        maximum = chart.nice_maximum(points, limit)
+        drawn = sparked(look, width, rows, points, (maximum, "power"))
+        head = left(label, units.count(latest), unit=unit)
+        return chart_rows(look, width, head, drawn, [top(units.count(maximum), width)])
+
+    top_mhz = max((device.sm_max_mhz for device in devices if device.sm_max_mhz is not None), default=2000.0)
+    blocks = [growing(0, lambda rows: gpus(frame, width, rows, look), min(height, 4 + len(devices)))]
+    if any(clock):
+        blocks.append(growing(1, lambda rows: over_time("SM clock", "MHz", clock, top_mhz, rows)))
+    if any(temp):
+        blocks.append(growing(2, lambda rows: over_time("hottest", "°C", temp, 100.0, rows)))
     return stacked(look, width, height, blocks)
 
 
@@ -93,6 +123,9 @@ def _device(device: GpuPart, width: int, look: Look, several: bool) -> Line:
         Phrase(2, field(memory, 15)),
         Phrase(3, field(f"{units.count(device.temp_c)} °C", 5)),
     ]
+    if device.mig_instances is not None:
+        parts = "1 part" if device.mig_instances == 1 else f"{device.mig_instances} parts"
+        shown.append(Phrase(1, ((f"MIG: memory of {parts}, the card's power", "dim"),)))
     if several:
         shown.append(Phrase(4, field(units.watts(device.power.now), 6)))
     shown.append(Phrase(5, field(clock, 15)))

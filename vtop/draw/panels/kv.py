@@ -20,7 +20,9 @@ from vtop.draw.grid import (
 )
 from vtop.draw.text import Line, Phrase, Piece, line, phrases
 from vtop.draw.theme import Look
+from vtop.session.frame.charts import Points
 from vtop.session.frame.frame import Frame
+from vtop.session.frame.values import Gauge
 
 FILLING = 0.8  # of the pool: before, when it will be full is too far off to say
 
@@ -58,6 +60,37 @@ def kv(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     blocks.append(Block(3, lambda _: [_pool(frame, width, look)]))
     if frame.account.effective is not None:
         blocks.append(Block(2, lambda _: [_expected(frame, width, look)]))
+    return stacked(look, width, height, blocks)
+
+
+def kv_alone(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
+    """All of the body: the pool as in its panel, with the residents and those that wait for it on the same time axis,
+    and beside what is used what should be."""
+    faded, cells = seen(frame, look), chart_cells(width)
+    asked, account = frame.requests, frame.account
+
+    def requests(label: str, now: Gauge, points: Points, rows: int) -> list[Line]:
+        most = chart.nice_maximum((*points, now.now), 4)
+        drawn = sparked(faded, width, rows, points, (most, label))
+        ends = scale(width, rows, top(units.short_count(most), width), spread(now, units.short_count))
+        name = "residents" if label == "running" else label
+        return chart_rows(faded, width, left(name, units.short_count(now.now)), drawn, ends)
+
+    def peak(_: int) -> list[Line]:
+        assert account.effective is not None
+        ratio = account.effective.peak_ratio
+        filled, rest = chart.meter(ratio, cells, faded.glyphs)
+        head = left("expected", units.percent(ratio))
+        return [line(faded, width, *head, (filled, "limit"), (rest, "border"), right(width, "100 %"))]
+
+    used = max(_GAUGED + 3, height // 2)
+    blocks = [Block(0, lambda rows: kv(frame, width, rows, look), min(used, height), used)]
+    if account.effective is not None:
+        blocks.append(Block(1, peak))
+    blocks += [
+        growing(2, lambda rows: requests("running", asked.running, frame.charts.running, rows)),
+        growing(3, lambda rows: requests("waiting", asked.waiting, frame.charts.waiting, rows)),
+    ]
     return stacked(look, width, height, blocks)
 
 

@@ -10,7 +10,7 @@ from vtop.session.frame.frame import Frame
 
 _FEW = 5  # fewer observations than this are few: their n stands out
 _WIDE = (
-    Column("", 8, right=False),
+    Column("server", 8, right=False),
     Column("mean", 8),
     Column("p50", 11, rank=2),
     Column("p90", 11, rank=4),
@@ -18,7 +18,7 @@ _WIDE = (
     Column("n", 6, rank=0),
     Column("of", 11, right=False, rank=5),
 )
-_NARROW = (Column("", 7, right=False), Column("mean", 7), Column("p99", 10), Column("n", 6))
+_NARROW = (Column("server", 7, right=False), Column("mean", 7), Column("p99", 10), Column("n", 6))
 
 
 def latencies(frame: Frame, width: int, height: int, look: Look) -> list[Line]:

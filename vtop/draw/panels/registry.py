@@ -11,27 +11,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from vtop.draw.panels import by_load
+from vtop.draw.panels import by_load, lora, speculation, waterfall
 from vtop.draw.panels.engines import engines
 from vtop.draw.panels.events import events
 from vtop.draw.panels.freshness import stands, window
-from vtop.draw.panels.gpus import gpus, watched
-from vtop.draw.panels.kv import kv
+from vtop.draw.panels.gpus import gpus, gpus_alone, watched
+from vtop.draw.panels.heat_map import heat_map
+from vtop.draw.panels.kv import kv, kv_alone
 from vtop.draw.panels.latencies import latencies
 from vtop.draw.panels.load import load, load_lines, phase
-from vtop.draw.panels.requests import requests
+from vtop.draw.panels.requests import requests, rows_wide
 from vtop.draw.panels.servers import servers
 from vtop.draw.panels.sizes import Rows
-from vtop.draw.panels.tokens import tokens
+from vtop.draw.panels.tokens import tokens, tokens_alone
 from vtop.draw.panels.ttft import ttft, whose
 from vtop.draw.panels.why import left_out, why
-from vtop.draw.text import Line
+from vtop.draw.text import Line, blank
 from vtop.draw.theme import Look
 from vtop.session.frame.frame import Frame
 
 Draw = Callable[[Frame, int, int, Look], list[Line]]
 Screen = Literal["narrow", "wide", "alone"]  # one column, two columns, one panel that has the whole body
 TALL: Final = 46  # rows from which there is room for the reasons beside all else
+FULL: Final = 56  # and for requests one by one
 
 
 def nowhere(frame: Frame) -> Rows | None:
@@ -59,6 +61,16 @@ class Panel:
     of_servers: bool = True  # False: it goes on when a server has fallen silent
     from_rows: int = 0  # of a screen of two columns: on smaller ones it has what rows are over
     left_out: Callable[[Frame, int, int, Look], int] | None = None  # how many rows of it did not fit
+    alone: Draw | None = None  # how it is drawn with the whole body, where that is otherwise
+
+
+def _load_alone(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
+    """The load, and below it its requests one by one."""
+    lines = load_lines(frame)
+    if lines is None or height < lines + 6:
+        return load(frame, width, height, look)
+    below = height - lines - 1
+    return [*load(frame, width, lines, look), blank(look, width), *waterfall.waterfall(frame, width, below, look)]
 
 
 def _load_narrow(frame: Frame) -> Rows | None:
@@ -95,28 +107,36 @@ def _servers_wide(frame: Frame) -> Rows | None:
 
 # In the order in which they stand in a column.
 _ROWS: Final = (
-    Panel("requests", "requests", requests, "left", lambda _: Rows(3, 4), lambda _: Rows(6, 60, 4),
+    Panel("requests", "requests", requests, "left", lambda _: Rows(3, 4), rows_wide,
           charted=("narrow", "wide", "alone"), role="running",
           limits=("max-num-seqs", "deferred", "no-admission", "stuck")),
     Panel("kv", "KV cache", kv, "left", lambda _: Rows(1, 2), lambda _: Rows(5, 40, 2),
-          charted=("narrow", "wide", "alone"), role="kv", limits=("kv",)),
-    Panel("gpus", "GPU", gpus, "left", lambda _: Rows(1, 2), _gpus_wide,
-          charted=("narrow", "wide", "alone"), role="power", limits=("power",), notes=watched, of_servers=False),
+          charted=("narrow", "wide", "alone"), role="kv", limits=("kv",), alone=kv_alone),
+    Panel("gpus", "GPU", gpus, "left", lambda frame: Rows(1, 1 + bool(frame.gpus.devices)), _gpus_wide,
+          charted=("narrow", "wide", "alone"), role="power", limits=("power",), notes=watched, of_servers=False,
+          alone=gpus_alone),
     Panel("ttft", "time to first token", ttft, "right", lambda _: Rows(2, 5), lambda _: Rows(6, 40, 2),
           charted=("wide", "alone"), role="queue", limits=("frontend",), notes=whose),
     Panel("tokens", "tokens", tokens, "right", lambda _: Rows(2, 3), lambda _: Rows(6, 60, 2),
-          charted=("narrow", "wide", "alone"), role="generation", limits=("token-budget", "prefilling")),
+          charted=("narrow", "wide", "alone"), role="generation", limits=("token-budget", "prefilling"),
+          alone=tokens_alone),
     Panel("load", "load", load, "right", _load_narrow, _load_wide,
-          role="mark", limits=("client",), notes=phase, of_servers=False),
-    Panel("latencies", "latencies", latencies, "left", _latencies_narrow, lambda _: Rows(9, 9, 0), role="queue"),
+          role="mark", limits=("client",), notes=phase, of_servers=False, alone=_load_alone),
+    Panel("latencies", "latencies", latencies, "left", _latencies_narrow, lambda _: Rows(9, 9, 0),
+          charted=("alone",), role="queue", alone=heat_map),
     Panel("by_load", "TTFT by load", by_load.by_load, "right", nowhere, by_load.rows,
           role="queue", notes=nothing, from_rows=TALL),
     Panel("servers", "servers", servers, "left", nowhere, _servers_wide,
           role="network", notes=nothing, of_servers=False),
     Panel("engines", "engines", engines, "right", _engines_narrow, _engines_wide, role="network"),
+    Panel("waterfall", "slowest requests", waterfall.waterfall, "right", nowhere, waterfall.rows_wide, role="queue",
+          notes=waterfall.counted, of_servers=False, from_rows=FULL),
+    Panel("speculation", "speculative decoding", speculation.speculation, "right",
+          speculation.rows_narrow, speculation.rows_wide, role="generation"),
+    Panel("lora", "LoRA adapters", lora.lora, "right", lora.rows_narrow, lora.rows_wide, role="mark", notes=nothing),
     Panel("events", "events", events, "right", lambda _: Rows(1, 40), lambda _: Rows(3, 99),
           notes=nothing, of_servers=False),
-    Panel("why", "why", why, "left", nowhere, lambda _: Rows(5, 18), role="mark", from_rows=TALL, left_out=left_out),
+    Panel("why", "why", why, "left", nowhere, lambda _: Rows(4, 18), role="mark", from_rows=TALL, left_out=left_out),
 )  # fmt: skip
 PANELS: Final[dict[str, Panel]] = {panel.name: panel for panel in _ROWS}
 

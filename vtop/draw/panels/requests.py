@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from vtop import units
@@ -21,12 +22,14 @@ from vtop.draw.grid import (
     stacked,
     top,
 )
+from vtop.draw.panels.sizes import Rows
 from vtop.draw.text import Line, Phrase, line, phrases
 from vtop.draw.theme import Look
 from vtop.session.frame.charts import Points
 from vtop.session.frame.frame import Frame
 from vtop.session.frame.values import Count, Gauge
 
+ONE_EACH: Final = 1.005  # answers a request, at most, that need no word
 # How a request ended, by vLLM's finished_reason.
 _BY: Final = {"length": "by length", "stop": "by stop", "abort": "aborted"}
 
@@ -44,7 +47,7 @@ def requests(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
         return [phrases(look, width, shown)]
 
     def gauge(label: str, now: Gauge, points: Points, rows: int) -> list[Line]:
-        maximum = chart.nice_maximum((*points, now.now), 10)  # a column is drawn once it is over
+        maximum = chart.nice_maximum((*points, now.now), 4)  # a column is drawn once it is over
         head, drawn = left(label, units.short_count(now.now)), sparked(look, width, rows, points, (maximum, label))
         ends = scale(width, rows, top(units.short_count(maximum), width), spread(now, units.short_count))
         return chart_rows(look, width, head, drawn, ends)
@@ -66,12 +69,26 @@ def requests(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
 
     blocks = [
         growing(0, lambda rows: gauge("running", asked.running, charts.running, rows)),
-        growing(1, lambda rows: gauge("waiting", asked.waiting, charts.waiting, rows)),
-        growing(2, preemptions),
-        Block(3, ticks),
+        _chart(1, lambda rows: gauge("waiting", asked.waiting, charts.waiting, rows), charts.waiting),
+        _chart(2, preemptions, risen),
         Block(4, lambda _: [_finished(frame, width, look)]),
     ]
+    if _moves(risen):
+        blocks.insert(3, Block(3, ticks))
     return stacked(look, width, height, blocks)
+
+
+def _chart(rank: int, draw: Callable[[int], list[Line]], points: Points) -> Block:
+    return growing(rank, draw) if _moves(points) else Block(rank, draw)
+
+
+def rows_wide(frame: Frame) -> Rows:
+    """With a heading; a chart that is nothing but zeros has one row, and leaves its share to others."""
+    return Rows(6, 60, 2 + _moves(frame.charts.waiting) + _moves(frame.charts.preempted))
+
+
+def _moves(points: Points) -> bool:
+    return any(points)
 
 
 def apart_s(frame: Frame) -> float | None:
@@ -85,6 +102,9 @@ def _finished(frame: Frame, width: int, look: Look) -> Line:
         Phrase(0, (("finished ", "dim"), (units.count(asked.finished.in_window), "number"))),
         Phrase(1, ((f"{units.number(asked.finished.per_s)} /s{_over(asked.finished, frame.window_s)}", "dim"),)),
     ]
+    if asked.answers_each is not None and asked.answers_each > ONE_EACH:
+        said = f"= {units.number(asked.users_per_s)} /s × n {units.number(asked.answers_each)}"
+        shown.append(Phrase(1, ((said, "warn"),)))
     for reason, n in asked.finished_by_reason:
         role = "bad" if reason == "error" and n else "dim"
         shown.append(Phrase(2 if role == "bad" else 4, ((f"{_BY.get(reason, reason)} {units.count(n)}", role),)))

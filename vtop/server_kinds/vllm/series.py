@@ -6,10 +6,11 @@ Sources: vLLM's v1/metrics/loggers.py and its history.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Final
 
 from vtop.metrics.quantity import Quantity, SeriesKind
-from vtop.metrics.series_names import PROCESS, FamilyMeaning, PoolLabels, SeriesNames
+from vtop.metrics.series_names import PROCESS, AdapterLabels, FamilyMeaning, PoolLabels, SeriesNames
 
 _Q, _K = Quantity, SeriesKind
 
@@ -40,6 +41,12 @@ _FAMILIES: Final[Mapping[str, FamilyMeaning]] = {
     "spec_decode_num_drafts": FamilyMeaning(_Q.SPEC_DRAFTS, _K.COUNTER),
     "spec_decode_num_draft_tokens": FamilyMeaning(_Q.SPEC_DRAFT_TOKENS, _K.COUNTER),
     "spec_decode_num_accepted_tokens": FamilyMeaning(_Q.SPEC_ACCEPTED_TOKENS, _K.COUNTER),
+    "spec_decode_num_accepted_tokens_per_pos": FamilyMeaning(_Q.SPEC_ACCEPTED_BY_POSITION, _K.COUNTER, "position"),
+    "nixl_num_failed_transfers": FamilyMeaning(_Q.FAILED_TRANSFERS, _K.COUNTER, part="NIXL transfers"),
+    "nixl_num_failed_notifications": FamilyMeaning(_Q.FAILED_TRANSFERS, _K.COUNTER, part="NIXL notifications"),
+    "nixl_num_kv_expired_reqs": FamilyMeaning(_Q.FAILED_TRANSFERS, _K.COUNTER, part="KV expired before it was fetched"),
+    "mooncake_store_operation_failed_keys": FamilyMeaning(_Q.FAILED_TRANSFERS, _K.COUNTER, part="Mooncake keys"),
+    "kv_offload_allocation_failure": FamilyMeaning(_Q.FAILED_TRANSFERS, _K.COUNTER, part="offload allocations"),
     "time_to_first_token_seconds": FamilyMeaning(_Q.TTFT, _K.HISTOGRAM),
     "inter_token_latency_seconds": FamilyMeaning(_Q.ITL, _K.HISTOGRAM),
     "time_per_output_token_seconds": FamilyMeaning(_Q.ITL, _K.HISTOGRAM, rank=1),  # the same samples under the old name
@@ -49,6 +56,7 @@ _FAMILIES: Final[Mapping[str, FamilyMeaning]] = {
     "request_prefill_time_seconds": FamilyMeaning(_Q.PREFILL, _K.HISTOGRAM),
     "request_decode_time_seconds": FamilyMeaning(_Q.DECODE, _K.HISTOGRAM),
     "request_inference_time_seconds": FamilyMeaning(_Q.INFERENCE, _K.HISTOGRAM),
+    "request_params_n": FamilyMeaning(_Q.ANSWERS, _K.HISTOGRAM),
     "iteration_tokens": FamilyMeaning(_Q.ITERATION_TOKENS, _K.HISTOGRAM, total=True),
     "request_num_preemptions": FamilyMeaning(_Q.REQUEST_PREEMPTIONS, _K.HISTOGRAM),
     "request_prompt_tokens": FamilyMeaning(_Q.REQUEST_PROMPT_TOKENS, _K.HISTOGRAM),
@@ -59,13 +67,26 @@ _FAMILIES: Final[Mapping[str, FamilyMeaning]] = {
 _PREFIXES: Final = ("vllm:", "ray_vllm:", "ray_vllm_", "vllm_")
 
 # who a series belongs to; a pid is an API server's process, not an engine
-_OWNER_LABELS: Final = ("model_name", "ReplicaId", "replica", "engine")
+_OWNER_LABELS: Final = (
+    ("model_name",),
+    ("ReplicaId", "replica", "WorkerId"),
+    ("engine",),
+)  # older Ray has the last only
 
 _PART_LABELS: Final = {r.part_label for r in (*_FAMILIES.values(), *PROCESS.values()) if r.part_label}
 
 # label values that may be written to a recording; every other label is dropped, whatever it holds
 _KEPT_LABELS: Final = frozenset(
-    {*_OWNER_LABELS, *_PART_LABELS, "pid", "WorkerId", "position", "stage", "status", "transfer_type", "operation"}
+    {
+        *chain.from_iterable(_OWNER_LABELS),
+        *_PART_LABELS,
+        "pid",
+        "position",
+        "stage",
+        "status",
+        "transfer_type",
+        "operation",
+    }
     | {"max_lora", "running_lora_adapters", "waiting_lora_adapters"}
     | {"block_size", "effective_attention_block_size", "cache_dtype", "enable_prefix_caching", "sliding_window"}
     | {"gpu_memory_utilization", "num_gpu_blocks", "num_gpu_blocks_override", "num_cpu_blocks"}
@@ -87,4 +108,5 @@ SERIES: Final = SeriesNames(
         prefix_caching="enable_prefix_caching",
         cache_dtype="cache_dtype",
     ),
+    adapters=AdapterLabels("running_lora_adapters", "waiting_lora_adapters", "max_lora"),
 )

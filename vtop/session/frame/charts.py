@@ -40,6 +40,19 @@ class Charts:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class HeatMap:
+    """A latency's observations by bucket in each column of two chart columns, the latest last (heat_maps.py)."""
+
+    name: str
+    le: tuple[float, ...]  # seconds: upper bounds
+    n: tuple[float, ...]  # in the window, by bucket: one more than there are bounds
+    columns: tuple[
+        tuple[float, ...] | None, ...
+    ]  # likewise; None is a gap. One shorter than a scrape's interval has those
+    # of the step that it lies in, so that columns do not add up to n
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class LoggedEvent:
     """A line of the event list."""
 

@@ -8,17 +8,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vtop.session.frame.charts import Charts, LoggedEvent
+from vtop.session.frame.charts import Charts, HeatMap, LoggedEvent
 from vtop.session.frame.gpus import Energy, Gpus, Roofline
 from vtop.session.frame.kv import Crowding, Kv, KvAccount
 from vtop.session.frame.latencies import Latency, Tail
 from vtop.session.frame.load import LoadPart
+from vtop.session.frame.prices import Prices
 from vtop.session.frame.requests import Preemption, Queueing, Requests, Staircase
 from vtop.session.frame.servers import EnginePart, ServerPart, Status
-from vtop.session.frame.tokens import Iteration, PrefixCache, Recompute, TokenFlops, WallClock
+from vtop.session.frame.tokens import (
+    FailedTransfers,
+    Iteration,
+    Lora,
+    PrefixCache,
+    PromptSource,
+    Recompute,
+    Speculation,
+    TokenFlops,
+    WallClock,
+)
 from vtop.session.frame.ttft import Growth, OwnTtft, Ttft
 from vtop.session.frame.values import Count, Throughput
 from vtop.session.frame.verdict import Pressure, Verdict
+from vtop.session.frame.waterfall import Waterfall
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,6 +41,8 @@ class View:
     window_s: float = 300.0
     columns: int = 60
     whole: bool = False
+    buckets: bool = False  # whether the frame is to have heat maps
+    stacked: bool = True  # and running and waiting of one scrape, which may be stacked; the screen draws them apart
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,5 +83,12 @@ class Frame:
     energy: Energy = Energy()  # noqa: RUF009
     growth: Growth = Growth()  # noqa: RUF009
     own_ttft: OwnTtft | None = None
+    heat_maps: tuple[HeatMap, ...] = ()  # where the view asks for them
+    waterfall: Waterfall = Waterfall()  # noqa: RUF009
+    speculation: Speculation | None = None  # where the server drafts
+    prompt_sources: tuple[PromptSource, ...] = ()  # where the server tells them
+    failed_transfers: FailedTransfers | None = None  # where it has a KV connector that counts them
+    lora: Lora | None = None  # where it serves adapters
     pressure: Pressure | None = None  # of the latest scrapes
     verdict: Verdict = Verdict()  # noqa: RUF009
+    prices: Prices | None = None  # of the load at now_s, where they were simulated beside the session

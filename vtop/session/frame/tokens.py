@@ -32,6 +32,58 @@ class PrefixCache:
     lifetime_ratio: float | None  # since the server started
     recompute: bool  # preemptions in the window: a request that meets its own blocks again counts as a hit
     of: CacheOf = "looked up"
+    external_tokens: float | None = None  # of hit_tokens, those that a KV connector brought from elsewhere
+    external_ratio: float | None = None  # of asked_tokens
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AcceptedAt:
+    """One position of a draft: the share of the window's drafts whose token there was accepted."""
+
+    position: int  # from 1
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Speculation:
+    """Speculative decoding over the window (speculation.py). A draft is what one step of one request verifies."""
+
+    drafts: float
+    drafts_per_s: float | None
+    draft_tokens: float | None  # in all of these drafts
+    accepted_tokens: float | None
+    accepted_ratio: float | None  # accepted_tokens / draft_tokens
+    drafted_per_draft: float | None
+    accepted_per_draft: float | None
+    tokens_per_step: float | None  # of a request whose step verified a draft: the accepted and the one after them
+    by_position: tuple[AcceptedAt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PromptSource:
+    """Where prompt tokens of the window had their KV from (prompt_sources.py)."""
+
+    source: str  # computed, local cache, connector; or as the server calls it
+    tokens: float
+    ratio: float | None  # of all
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FailedTransfers:
+    """Transfers of KV between servers or tiers that failed (prompt_sources.py)."""
+
+    in_window: float
+    since_start: float | None
+    by_part: tuple[tuple[str, float], ...] = ()  # in the window, those that happened
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lora:
+    """LoRA adapters, as far as the server tells (adapters.py)."""
+
+    adapters: tuple[str, ...]  # in use lately, by name
+    most: int | None  # in one step, of one engine
+    deferred: float | None  # requests that wait for something else than KV or a seat, such as a place for an adapter
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,3 +133,4 @@ class WallClock:
     request_decode_s: float | None = None  # mean of the finished
     undisturbed_decode_s: float | None = None  # their tokens x step_s
     stolen_ratio: float | None = None  # 1 - undisturbed / decode
+    prompt_token_s: float | None = None  # prefill_s of all engines / the prompt tokens that were computed

@@ -90,6 +90,7 @@ LOAD = (
             "load.concurrency",
             "load.output_tokens",
             "load.wrong_length",
+            "load.ended_early",
         ),
     ),
     Number(
@@ -127,6 +128,28 @@ LOAD = (
         "vtop's prompts meet no other run's: hits are those of prefix=, of other traffic, or of preempted requests "
         "that met their own blocks",
         also=("load.cached_tokens",),
+    ),
+    Number(
+        "waterfall",
+        "took",
+        "waterfall.rows",
+        "s",
+        (),
+        "a request of vtop's own: from sent to its last token, or to now; behind its bar TTFT from sent. Those without "
+        "a first token stand first, oldest first, then the other open ones, then the slowest of the latest 500 that "
+        "ended in the window",
+        "queue and prefill are told apart where the server sends its own timings (--enable-per-request-metrics); they "
+        "say how long, not when, so prefill is drawn up to the first token",
+    ),
+    Number(
+        "waterfall",
+        "open",
+        "waterfall.open",
+        "requests",
+        (),
+        "sent and not over; of these without a first token; how many ended, among which the slowest were looked for",
+        also=("waterfall.unanswered", "waterfall.ended"),
+        on_screen=False,
     ),
     Number("load", "goodput", "load.slo.good_per_s", "requests/s", (), "requests that kept every bound ÷ time so far"),
 )

@@ -9,7 +9,11 @@ from vtop.session.glossary.load import LOAD
 from vtop.session.glossary.number import Number
 from vtop.session.glossary.requests import REQUESTS
 from vtop.session.glossary.servers import ENGINES, HEADER, SERVERS
+from vtop.session.glossary.speculation import LORA, SPECULATION
 from vtop.session.glossary.tokens import TOKENS
 from vtop.session.glossary.ttft import TTFT
 
-NUMBERS: tuple[Number, ...] = (*HEADER, *REQUESTS, *KV, *GPU, *TTFT, *TOKENS, *LATENCIES, *LOAD, *SERVERS, *ENGINES)
+NUMBERS: tuple[Number, ...] = (
+    *(*HEADER, *REQUESTS, *KV, *GPU, *TTFT, *TOKENS, *LATENCIES, *LOAD, *SERVERS, *ENGINES),
+    *(*SPECULATION, *LORA),
+)

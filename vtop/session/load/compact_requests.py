@@ -58,5 +58,9 @@ class Ended(Sequence[Request]):
         """The first so many without their gaps, which is cheap."""
         return self._requests[:count]
 
+    def bare_one(self, place: int) -> Request:
+        """One of them without its gaps."""
+        return self._requests[place]
+
     def __iter__(self) -> Iterator[Request]:
         return (self[place] for place in range(len(self)))

@@ -6,6 +6,7 @@ Everything is read from the lines that were written up to the instant asked abou
 
 from __future__ import annotations
 
+import math
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
@@ -18,11 +19,12 @@ from vtop.session.frame.load import BoundAttainment, LengthAttainment, LoadPart,
 from vtop.session.load.attainment import ERROR, OPEN, REJECTED, TIMEOUT, AttainmentCount
 from vtop.session.load.client_ttft import Answered
 from vtop.session.load.exact_histogram import ExactHistogram
-from vtop.session.load.phase import LoadPhase
+from vtop.session.load.phase import LoadPhase, OpenRequest
 from vtop.session.load.request_stats import RequestStats
 
 ASKED = (0.5, 0.9, 0.99, 0.999, 0.9999, 0.95)
 RECENT_S = 10.0  # the actual rate is that of this stretch
+RANKED = 100  # requests: of fewer the p99 by nearest rank is the highest
 LATE_S, LATE_SHARE = 0.002, 0.05  # p99 lateness beyond both marks the run client-limited
 BUSY_RATIO = 0.9  # of one core
 LAG_S = 0.05
@@ -67,15 +69,21 @@ class LoadHistory:
             return
         if request.end_s is not None:
             phase.end_t.append(request.t)
+            begun = phase.open.pop(request.id, None)
+            phase.ended_sent_t.append(begun.sent.t if begun is not None else request.t)
+            phase.ended_first_t.append(begun.first_t if begun is not None else math.nan)
             phase.ended.append(request)
             self._answer(request.t, phase.begin.server, request)
         elif request.first_s is not None:
             phase.first_t.append(request.t)
+            if (begun := phase.open.get(request.id)) is not None:
+                phase.open[request.id] = OpenRequest(begun.sent, request.first_s, request.t)
         elif request.sent_s is not None:
             # under a cap that was asked for, the wait for a slot is no lateness of the client
             since_s = request.admitted_s if phase.begin.max_in_flight is not None else request.due_s
             late_s = request.sent_s - since_s if since_s is not None else 0.0
             phase.sent_t.append(request.t)
+            phase.open[request.id] = OpenRequest(request)
             phase.sent_s.append(request.sent_s)
             phase.sent_warmup.append(request.warmup)
             phase.late_us.append(round(max(0.0, late_s) * 1e6))
@@ -192,6 +200,7 @@ class LoadHistory:
             cached_tokens=seen.cached_tokens,
             prefix_hit_tokens=None,
             wrong_length=seen.wrong_length,
+            ended_early=seen.ended_early,
             slo=_slo(phase, seen, elapsed_s),
             lag_s=host.load_lag_max_s if host is not None else None,
             cpu_ratio=host.load_cpu_ratio if host is not None else None,
@@ -339,7 +348,9 @@ def _costs(seen: RequestStats, late_p99_s: float | None, host: Host | None) -> b
     busy = host is not None and (host.load_cpu_ratio or 0.0) > BUSY_RATIO
     late = host is not None and (host.load_lag_max_s or 0.0) > LAG_S
     ttft_s = seen.service.mean_s
-    return bool(seen.limits) or busy or late or ttft_s is None or (late_p99_s or 0.0) >= COSTLY * ttft_s
+    if ttft_s is None:  # nothing is answered yet, so nothing of it is different
+        return bool(seen.limits) or busy or late
+    return bool(seen.limits) or busy or late or (late_p99_s or 0.0) >= COSTLY * ttft_s
 
 
 def _limited(target: Load, seen: RequestStats, late_p99_s: float | None, host: Host | None) -> str | None:
@@ -348,7 +359,8 @@ def _limited(target: Load, seen: RequestStats, late_p99_s: float | None, host: H
         return f"{seen.limits} failed here: {seen.limit or 'a limit of this machine'}"
     gap_s = 1.0 / target.rate_per_s if target.rate_per_s else 0.0
     if late_p99_s is not None and late_p99_s > max(LATE_S, LATE_SHARE * gap_s) and target.shape == "open":
-        return f"requests left {units.seconds(late_p99_s)} late (p99)"
+        which = "p99" if seen.late.n >= RANKED else "at worst"
+        return f"requests left {units.seconds(late_p99_s)} late ({which} of {seen.late.n:,})"
     if host is not None and host.load_cpu_ratio is not None and host.load_cpu_ratio > BUSY_RATIO:
         return f"the load process takes {host.load_cpu_ratio:.0%} of a core"
     if host is not None and host.load_lag_max_s is not None and host.load_lag_max_s > LAG_S:

@@ -1,0 +1,67 @@
+"""The numbers of speculative decoding and of LoRA adapters: panels that are there where a server has either."""
+
+from __future__ import annotations
+
+from vtop.metrics.quantity import Quantity as Q
+from vtop.session.glossary.number import Number
+
+SPECULATION = (
+    Number(
+        "speculation",
+        "tokens a step",
+        "speculation.tokens_per_step",
+        "tokens",
+        (Q.SPEC_ACCEPTED_TOKENS, Q.SPEC_DRAFTS),
+        "1 + Δ accepted tokens ÷ Δ drafts: what a step gave to a request whose draft it verified",
+        "steps without a draft, as when nothing was found to draft from, are not in it",
+        also=("speculation.accepted_per_draft",),
+    ),
+    Number(
+        "speculation",
+        "accepted",
+        "speculation.accepted_ratio",
+        "%",
+        (Q.SPEC_ACCEPTED_TOKENS, Q.SPEC_DRAFT_TOKENS),
+        "Δ accepted tokens ÷ Δ drafted tokens in the window",
+        also=("speculation.draft_tokens", "speculation.drafted_per_draft", "speculation.accepted_tokens"),
+    ),
+    Number(
+        "speculation",
+        "drafts",
+        "speculation.drafts",
+        "drafts",
+        (Q.SPEC_DRAFTS,),
+        "Δ drafts in the window, one for each request in each step that verified one",
+        also=("speculation.drafts_per_s",),
+    ),
+    Number(
+        "speculation",
+        "at 1, 2, …",
+        "speculation.by_position",
+        "%",
+        (Q.SPEC_ACCEPTED_BY_POSITION, Q.SPEC_DRAFTS),
+        "Δ tokens accepted at this position of a draft ÷ Δ drafts; the first position is 1",
+        "a draft shorter than that counts as one whose token was not accepted",
+    ),
+)
+
+LORA = (
+    Number(
+        "lora",
+        "adapters",
+        "lora.most",
+        "adapters",
+        (Q.LORA,),
+        "names and number of the set of adapters that the server told last; and how many one step may have",
+        "an adapter whose requests all wait is not among them, and one that has just ended may be",
+        also=("lora.adapters",),
+    ),
+    Number(
+        "lora",
+        "deferred",
+        "lora.deferred",
+        "requests",
+        (Q.WAITING_BY_REASON,),
+        "requests that wait for something else than KV or a seat: a place for their adapter, remote KV, a grammar",
+    ),
+)
