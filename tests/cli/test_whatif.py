@@ -277,7 +277,8 @@ def test_prices_are_a_row_a_limit_and_say_which_binds() -> None:
     found = json.loads(answered("sweep_c64", "--prices", "--format", "json"))
     (run,) = found["runs"]
     assert run["binds"] == "gpu"
-    assert run["suggestion"] is None
+    assert run["suggestion"]["flag"].startswith("--max-num-batched-tokens ")  # fewer: the first token comes sooner
+    assert run["suggestion"]["more"] is False
     assert [one["limit"] for one in run["prices"]] == ["kv", "max-num-seqs", "token-budget", "gpu", "launch"]
 
 

@@ -32,6 +32,7 @@ class PricesBeside:
         self._path = path
         self._known: dict[int | None, Prices] = {}
         self._process: subprocess.Popen[bytes] | None = None
+        self._hearing: threading.Thread | None = None
 
     @property
     def made(self) -> int:
@@ -48,20 +49,24 @@ class PricesBeside:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
             )
-            threading.Thread(target=self._hear, name="prices", daemon=True).start()
+            self._hearing = threading.Thread(target=self._hear, name="prices", daemon=True)
+            self._hearing.start()
 
     def stop(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+        if self._hearing is not None:
+            self._hearing.join(1.0)
 
     def _hear(self) -> None:
         assert self._process is not None
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            with contextlib.suppress(msgspec.DecodeError):
-                one = msgspec.json.decode(line, type=Prices)
-                self._known[one.phase] = one
+        with self._process.stdout as lines:
+            for line in lines:
+                with contextlib.suppress(msgspec.DecodeError):
+                    one = msgspec.json.decode(line, type=Prices)
+                    self._known[one.phase] = one
 
 
 def each(path: Path) -> Iterator[Prices]:
