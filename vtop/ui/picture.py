@@ -55,7 +55,7 @@ def _boxes() -> dict[str, tuple[tuple[Box, ...], float]]:
         "▙": ((Box(0, 0, half, height), low_right), 1.0),
         "▟": ((low_left, right), 1.0),
     }
-    of |= {sign: ((Box(0, 0, width, height),), share) for sign, share in (("▓", 0.8), ("▒", 0.6), ("░", 0.35))}
+    of |= {sign: ((Box(0, 0, width, height),), share) for sign, share in (("▓", 0.85), ("▒", 0.65), ("░", 0.45))}
     of[_RULE] = ((Box(0, middle - 0.75, width, 1.5),), 1.0)
     of[_HEAVY] = ((Box(0, middle - 1.5, width, 3),), 1.0)
     of[_TICK] = ((Box(half - 0.75, 0, 1.5, middle),), 1.0)
