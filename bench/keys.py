@@ -41,6 +41,9 @@ class Server(ThreadingHTTPServer):
         self.hung = threading.Event()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        return  # vtop went
+
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"

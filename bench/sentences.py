@@ -36,6 +36,7 @@ ADDED_UP = ("done", "failed", "unfinished", "wrong_length", "sent")  # said of a
 # what vtop itself sets, whatever the run: (words around it, why)
 CONSTANTS = (
     ("p99 needs 459", "samples that p99 needs"),
+    ("fewer than 2 rounds", "rounds of a closed loop"),
     ("of which 10 are few", "scrapes of a steady part"),
     ("middle 60 % of a phase", "the steady part"),
     ("90 for p95, 459 for p99, 4,603 for p99.9", "samples that percentiles need"),

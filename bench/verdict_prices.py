@@ -18,11 +18,12 @@ from vtop.engine.runs.runs import runs
 from vtop.engine.whatif.prices import prices
 from vtop.recording import FileRecording
 from vtop.report.model import build
-from vtop.report.prices import LABELS, named, worth
-from vtop.session.frame.prices import FLAGS, Prices
+from vtop.report.prices import named
+from vtop.session.frame.prices import FLAGS, LABELS, Prices, worth
+from vtop.session.frame.verdict import Verdict
 
 HEAD = "| load | verdict | says | priced | " + " | ".join(LABELS.values()) + " | agree |"
-WORTHLESS = ("none", "idle", "power", "client")  # verdicts that name no flag
+WORTHLESS = ("none", "idle", "gpu", "power", "client")  # verdicts that name no flag
 
 
 def main() -> None:
@@ -54,15 +55,17 @@ def rows(path: Path) -> Iterator[list[str]]:
             verdict.sentence,
             binding,
             *worths,
-            "yes" if agree(verdict.limit, found) else "**no**",
+            "yes" if agree(verdict, found) else "**no**",
         ]
 
 
-def agree(limit: str, found: Prices) -> bool:
-    """A verdict that names a flag is right where that is worth most; one that names none where no flag is."""
-    binding = found.binding
-    flag = binding.limit if binding is not None and binding.limit in FLAGS else None
-    return limit == flag or (flag is None and limit in WORTHLESS)
+def agree(verdict: Verdict, found: Prices) -> bool:
+    """A verdict that names a flag is right where that is worth most; one that names none where no flag is, or where it
+    says of the steps that larger ones would be worth something."""
+    flag = found.binding.limit if found.binding is not None and found.binding.limit in FLAGS else None
+    said = {"token-budget": "larger steps would cut TTFT", "max-num-seqs": "may have waited between scrapes"}
+    both = flag is not None and said.get(flag, "-") in verdict.sentence
+    return verdict.limit == flag or both or (flag is None and verdict.limit in WORTHLESS)
 
 
 if __name__ == "__main__":

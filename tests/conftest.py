@@ -32,7 +32,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def no_fault_of_vtops_own(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A boundary that keeps the watching alive must not hide a fault from the tests: those that mean one clear it."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
+    state = tmp_path_factory.getbasetemp() / "state"
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    (state / "vtop" / "screen.json").unlink(missing_ok=True)  # how the screen of another test was left
     faults.told.clear()
     yield
     assert not faults.told, faults.told

@@ -76,3 +76,8 @@ class Endpoint:
 
 def longest_first(secrets: list[str]) -> tuple[str, ...]:
     return tuple(sorted({one.strip() for one in secrets if len(one.strip()) > 2}, key=len, reverse=True))
+
+
+def socket_path(url: str) -> str | None:
+    """The path of a Unix socket that a server's URL names (unix:///run/server.sock); None of any other URL."""
+    return url.removeprefix("unix://") if url.startswith("unix:///") else None

@@ -13,6 +13,8 @@ import traceback
 from pathlib import Path
 from typing import Final
 
+from vtop import xdg
+
 LOG_LIMIT_BYTES: Final = 1 << 20  # then it becomes faults.log.1, and a new one begins
 _PACKAGE: Final = f"{Path(__file__).parent}{os.sep}"
 _MOST: Final = 100  # different faults of a process
@@ -24,8 +26,7 @@ _seen: set[tuple[str, str]] = set()
 
 def log_path() -> Path:
     """Where tracebacks go: vtop/faults.log in XDG_STATE_HOME, or in ~/.local/state."""
-    home = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(home) if os.path.isabs(home) else Path(os.path.expanduser("~/.local/state"))) / "vtop" / "faults.log"
+    return xdg.state_folder() / "faults.log"
 
 
 def put_down(error: BaseException, doing: str) -> str:

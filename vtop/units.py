@@ -69,7 +69,8 @@ def clock(value: float | None) -> str:
     """An instant of a session: 2:31, 1:02:31."""
     if (odd := _odd(value)) is not None or value is None:
         return odd or UNKNOWN
-    sign, whole = ("−" if value < 0 else ""), int(abs(value))
+    whole = int(abs(value))
+    sign = "−" if value < 0 and whole else ""
     minutes, rest = divmod(whole, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{sign}{hours}:{minutes:02}:{rest:02}" if hours else f"{sign}{minutes}:{rest:02}"

@@ -17,6 +17,29 @@ def spelled(words: str) -> str:
     return " ".join(f"'{one}'" if " " in one else one for one in spelled_out(words.split(), main.params, main.commands))
 
 
+@pytest.mark.parametrize("verb", ["record", "sweep"])
+def test_verbs_that_watch_servers_take_bare_addresses_too(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, object]] = []
+    monkeypatch.setattr(main.commands[verb], "callback", lambda **given: asked.append(given))
+    done = runner().invoke(main, [verb, ":8301", "gpu7:8000", "--interval", "2", "-o", "x.jsonl"])
+    assert done.exit_code == 0, done.stderr
+    assert asked[0]["urls"] == (":8301", "gpu7:8000")
+
+
+def test_a_load_on_record_needs_no_quotes(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, object]] = []
+    monkeypatch.setattr(main.commands["record"], "callback", lambda **given: asked.append(given))
+    done = runner().invoke(main, ["record", "--load", "c=4", "n=20", ":8301", "-o", "x.jsonl"])
+    assert done.exit_code == 0, done.stderr
+    assert (asked[0]["loads"], asked[0]["urls"]) == (("c=4 n=20",), (":8301",))
+
+
+@pytest.mark.parametrize("typed", ["--load --model nope", ":8301 --load", "--load --yes"])
+def test_a_load_of_which_nothing_is_said_is_refused(typed: str) -> None:
+    with pytest.raises(VtopError, match="how much load is not said; write --load c=64"):
+        spelled(typed)
+
+
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [

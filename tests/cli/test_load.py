@@ -20,7 +20,7 @@ from tests.load.faults import Answer
 from tests.load.standin import hanging, refusal, standing_in, whole
 from tests.ui.pty import VTOP, Terminal, environment
 from vtop.cli.load import LastScrape
-from vtop.recording import End, FileRecording, Load, Request, Scrape
+from vtop.recording import End, FileRecording, Load, Request, Scrape, decode
 
 TINY = "in=8 out=2"
 NO_GPU = ("--no-gpu", "--interval", "0.2")
@@ -125,6 +125,21 @@ def test_that_nothing_succeeded_is_an_error(tmp_path: Path) -> None:
     assert done.stderr.decode().splitlines()[-1] == "vtop: no request succeeded"
 
 
+def test_a_recording_with_a_load_ends_with_it(tmp_path: Path) -> None:
+    with standing_in() as host:
+        done = vtop(
+            "record", host.standin.url.removeprefix("http://"), "--load", "c=2", "n=4", "in=8", "out=2", "-o",
+            "run.jsonl", *NO_GPU, folder=tmp_path,
+        )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, b""), done
+    said = done.stderr.decode().splitlines()
+    assert [line.split()[:2] for line in said if line.startswith("c=2 ")] == [["c=2", "4"]]
+    assert said[-1].endswith("; vtop replay run.jsonl")
+    last = decode((tmp_path / "run.jsonl").read_bytes().splitlines()[-1])
+    assert isinstance(last, End)
+    assert last.reason == "the load is done"
+
+
 def test_a_sweep_is_a_recording_that_show_reads(tmp_path: Path) -> None:
     with standing_in() as host:
         done = vtop(
@@ -136,14 +151,15 @@ def test_a_sweep_is_a_recording_that_show_reads(tmp_path: Path) -> None:
     assert sum("p99 needs 459" in line for line in said) == 3
     assert [line.split()[0] for line in said[-4:-1]] == ["c=1", "c=2", "c=4"]
     assert all("kept 100" in line for line in said[-4:-1])
-    assert said[-1] == "recorded sweep.jsonl"
+    assert said[-1].startswith("recorded sweep.jsonl in ")
+    assert said[-1].endswith("; vtop replay sweep.jsonl")
     recording = FileRecording(tmp_path / "sweep.jsonl")
     events = recording.take()
     recording.close()
     assert isinstance(events[-1], End)
     ends = [event for event in events if isinstance(event, Load) and event.state == "end"]
     assert [end.reason for end in ends] == ["done"] * 3
-    assert sum(isinstance(event, Request) and event.end_s is not None for event in events) == 22 + 1
+    assert sum(isinstance(event, Request) and event.end_s is not None for event in events) == 22 + 2  # trials
     shown = strict(vtop("show", "sweep.jsonl", "--json", folder=tmp_path).stdout)
     assert (shown["load"]["phase"], shown["load"]["done"]) == (2, 5)
 

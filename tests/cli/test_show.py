@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 import xml.etree.ElementTree as xml
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,27 @@ def strict(text: str | bytes) -> dict[str, Any]:
     document = json.loads(text, parse_constant=refuse)
     assert isinstance(document, dict)
     return document
+
+
+def test_a_film_is_one_picture_that_shows_each_frame_in_its_turn(tmp_path: Path) -> None:
+    out = tmp_path / "film.svg"
+    words = ["film", str(SWEEP), "--from", "10", "--for", "2s", "--size", "60x15", "-o", str(out)]
+    done = runner().invoke(main, words)
+    assert done.exit_code == 0, done.stderr
+    root = xml.fromstring(out.read_text(encoding="utf-8"))
+    images = root.findall("{*}image")
+    times = [(image[0].get("values"), image[0].get("keyTimes"), image[0].get("dur")) for image in images]
+    assert times == [
+        ("visible;hidden", "0;0.333333", "3s"),
+        ("hidden;visible;hidden", "0;0.333333;0.666667", "3s"),
+        ("hidden;visible", "0;0.666667", "3s"),
+    ]
+    clocks = []
+    for image in images:
+        inside = base64.b64decode((image.get("href") or "").partition(",")[2])
+        clocks += re.findall(r"0:1\d", "".join(xml.fromstring(inside).itertext()))[:1]
+    assert clocks == ["0:10", "0:11", "0:12"]
+    assert "exists already" in runner().invoke(main, words).stderr
 
 
 @pytest.mark.parametrize("size", ["80x24", "120x36", "200x60", "20x4"])

@@ -14,6 +14,7 @@ from vtop.draw.layout import columns_for, drawn, screen
 from vtop.draw.panels.why import left_out
 from vtop.draw.text import width_of
 from vtop.session.frame.frame import Frame
+from vtop.session.frame.prices import Price, Prices, Worth
 from vtop.session.frame.verdict import Verdict
 
 LOOK = looks.load("dark")
@@ -98,3 +99,23 @@ def test_every_sign_in_the_wall_clock_has_its_name_beside_it(width: int, look: l
         assert f"{look.glyphs.rule} idle" in legend
     if width >= 60:
         assert len(set(bar)) == 4
+
+
+def test_the_price_of_each_limit_stands_with_its_doubt() -> None:
+    worth = Worth(0.0738, 0.0733, 0.0743)
+    nothing = Worth(0.0, 0.0, 0.0)
+    found = Prices(
+        "c=64",
+        0,
+        (
+            Price("kv", 86_896, 95_600, worth, Worth(-0.08, -0.081, -0.079), 5),
+            Price("max-num-seqs", 128, 144, nothing, nothing, 1),
+        ),
+        None,
+        (),
+        1.0,
+    )
+    lines = "\n".join(why(replace(frames.overload(), prices=found), 120, 30))
+    assert "10 % more of each, simulated" in lines
+    assert "KV pool +7.38 ± 0.05 % tok/s, −8.00 ± 0.10 % TTFT" in lines
+    assert "max-num-seqs 0" in lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import resource
@@ -712,3 +713,38 @@ async def test_a_tls_server_that_is_cut_mid_stream(certificate: Path, monkeypatc
         client.abort()
     assert exchange.error == "reset"
     assert exchange.reading.chunks == 2
+
+
+async def test_a_load_over_a_unix_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(monkeypatch.setattr, Answer(each(1.0, (*four(), usage(4), DONE)))) as server:
+        path = str(tmp_path / "vllm.sock")
+        listening = await asyncio.get_running_loop().create_unix_server(lambda: faults.Line(server), path)
+        client = Client(f"unix://{path}", clock=server.clock)
+        exchange = await ask(client)
+        client.abort()
+        listening.close()
+    assert (exchange.error, exchange.status) == (None, 200)
+    assert b"host: localhost" in server.requests[0]
+
+
+async def test_of_two_addresses_the_load_takes_the_one_that_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vtop.load.http.client.NEXT_AFTER_S", 0.01)
+    with socket.socket() as full, contextlib.ExitStack() as waiting:
+        full.bind(("127.0.0.2", 0))
+        full.listen(0)
+        port = full.getsockname()[1]
+        for _ in range(4):
+            one = waiting.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(("127.0.0.2", port))
+        loop = asyncio.get_running_loop()
+        listening = await loop.create_server(asyncio.Protocol, "127.0.0.1", port)
+
+        async def both(*args: Any, **more: Any) -> list[Any]:
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in ("127.0.0.2", "127.0.0.1")]
+
+        monkeypatch.setattr(loop, "getaddrinfo", both)
+        client = Client(f"http://two.test:{port}", clock=Clock())
+        assert await client.warm(1) is None
+        client.abort()
+        listening.close()

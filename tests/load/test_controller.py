@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.load.faults import Answer
+from tests.load.faults import DONE, Answer, at, inband, token, usage
 from tests.load.standin import Host, hanging, held, refusal, standing_in, whole
 from vtop.access import Endpoint
 from vtop.load.workers import controller as conducting
@@ -245,6 +245,43 @@ def test_a_gateway_without_token_ids_and_without_tokenize_is_loaded_and_lengths_
             "c=2: prompt lengths are not exact: what a word costs is not known, or not the same for all words",
         ]
         assert [request.error for request in going.requests()] == [None] * 6
+
+
+def by_running_usage(body: dict[str, Any]) -> Answer:
+    """Passes over return_token_ids; five tokens in two events, which the running usage tells if it is asked for."""
+    said = [token(total=1), token(finish="length", total=body["max_tokens"])]
+    if not body["stream_options"].get("continuous_usage_stats"):
+        said = [token(), token(finish="length")]
+    return Answer(at((0.0, b"".join((*said, usage(body["max_tokens"]), DONE)))), together=True)
+
+
+def test_a_server_that_passes_over_token_ids_is_asked_for_running_usage() -> None:
+    with standing_in(by_running_usage) as host, run(host, "c=1 n=2 in=8 out=5 warmup=0") as going:
+        going.to_its_end()
+        assert [request.first_tokens for request in going.requests()] == [5, 5]  # the events come in one read
+        assert not any("return_token_ids" in body for body in host.standin.bodies[1:])
+
+
+def breaks_off(body: dict[str, Any]) -> Answer:
+    """As a parser that the model drives past the end of its turn; without ignore_eos the model stops by itself."""
+    if body["max_tokens"] == 1 or ("ignore_eos" not in body and "min_tokens" not in body):
+        return whole(body | {"max_tokens": min(body["max_tokens"], 2)})
+    return Answer(at((0.0, token() + inband("Unexpected token 200002") + DONE)), together=True)
+
+
+def test_answers_that_break_off_under_ignore_eos_are_told_and_asked_for_without_it() -> None:
+    with standing_in(breaks_off) as host, run(host, "c=1 n=8 in=8 out=5 warmup=0") as going:
+        going.to_its_end()
+        assert going.notes == [
+            "answers broke off (Unexpected token 200002): from here on requests go without ignore_eos, "
+            "and answers are at most as long as asked"
+        ]
+        errors = [request.error for request in going.requests()]
+        assert errors[:3] == ["inband_error"] * 3
+        assert errors[-4:] == [None] * 4
+    with standing_in(breaks_off) as host, run(host, "c=1 n=4 in=8 out=5 warmup=0 ignore_eos=no") as going:
+        going.to_its_end()
+        assert [request.error for request in going.requests()] == [None] * 4
 
 
 # --- by hand ---------------------------------------------------------------------------------------------------------

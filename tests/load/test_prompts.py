@@ -134,6 +134,16 @@ def test_a_refused_field_is_left_out_and_another_stands_in() -> None:
     assert "min_tokens" not in fields("ignore_eos", "min_tokens")
 
 
+def test_a_model_may_end_by_itself_where_that_is_asked_for_or_cannot_be_helped() -> None:
+    asked = prompts("c=1 in=20 out=7 ignore_eos=no")
+    body = json.loads(asked.payload(0))
+    assert (body["max_tokens"], asked.exact, asked.caveats) == (7, False, ())
+    assert not {"ignore_eos", "min_tokens"} & set(body)
+    unable = prompts("c=1 in=20 out=7", without=["ignore_eos", "min_tokens"])
+    assert not unable.exact
+    assert "answers are at most as long as asked" in unable.caveats[0]
+
+
 def test_no_request_is_made_without_what_it_needs() -> None:
     with pytest.raises(ValueError, match="max_tokens"):
         prompts("c=1", without=["max_tokens"])

@@ -77,7 +77,7 @@ def test_several_loads_are_phases_one_after_another() -> None:
 
 def test_every_word_is_read() -> None:
     text = "rate=2.5 arrival=gamma:0.25 max=128 in=512~2048 out=64~256 prefix=256"
-    text += " n=50 for=2m30s warmup=8 seed=7 api=chat workers=2"
+    text += " n=50 for=2m30s warmup=8 seed=7 api=chat ignore_eos=no workers=2"
     assert one(text) == PlannedPhase(
         rate_per_s=2.5,
         arrival="gamma:0.25",
@@ -90,6 +90,7 @@ def test_every_word_is_read() -> None:
         warmup=8,
         seed=7,
         api="chat",
+        ignore_eos=False,
         workers=2,
     )
 
@@ -116,6 +117,15 @@ def test_the_record_names_no_folder() -> None:
     phase = one('c=8 dataset="/home/ann/my prompts.jsonl"')
     assert phase.spec == 'c=8 dataset="my prompts.jsonl" n=128'
     assert one(phase.spec).dataset == "my prompts.jsonl"
+
+
+def test_at_the_screen_a_load_without_an_end_has_none() -> None:
+    (closed,), (rated,) = phases(["c=8"], endless=True), phases(["rate=2"], endless=True)
+    for one in (closed, rated):
+        assert (one.requests, one.for_s) == (None, None)
+        assert one.limit_s > 86400
+    assert phases(["c=8 n=9"], endless=True) == phases(["c=8 n=9"])
+    assert phases(["c=1,2"], endless=True) == phases(["c=1,2"]), "the first would never end"
 
 
 def test_every_phase_has_a_bound_on_time() -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.load.faults import DONE, token, usage
+from tests.load.faults import DONE, inband, token, usage
 from vtop.load.http.client import Client
 from vtop.load.http.deferred import AT_ONCE
 from vtop.load.http.exchange import Exchange
@@ -19,7 +19,7 @@ from vtop.load.workers import phase_runner as module
 from vtop.load.workers.line_writer import LineWriter
 from vtop.load.workers.phase_runner import Running
 from vtop.load.workers.protocol import Aim, News, Steady
-from vtop.load.workload.prompts import Prompts
+from vtop.load.workload.prompts import LENGTH, Prompts
 from vtop.load.workload.spec import phases
 from vtop.recording.events import Request
 from vtop.recording.vocabulary import ErrorClass
@@ -59,7 +59,11 @@ class Far:
         self.most = max(self.most, len(self.flying))
         broke = await one[1]
         self.flying.remove(one)
-        if broke is None:
+        if broke == "inband_error":  # in the midst of an answer, as a parser does
+            exchange.begin(clock(), 200, b"text/event-stream")
+            exchange.take(token() + inband("unexpected token"), clock())
+            broke = None
+        elif broke is None:
             exchange.begin(clock(), 200, b"text/event-stream")
             exchange.take(token(finish="length") + usage(1) + DONE, clock())
         exchange.finish(clock(), clock(), broke)
@@ -104,7 +108,7 @@ class Phase:
             path="/v1/completions",
             clock=clock,
             writer=cast(LineWriter, self.told),
-            refused=lambda field: frozenset((field,)),
+            refused=lambda field, why: frozenset((field,)) if why is None else LENGTH,
         )
 
     async def until(self, condition: Callable[[], object]) -> None:
@@ -350,3 +354,22 @@ async def test_a_refused_field_is_left_out_of_what_is_made_next() -> None:
             phase.far.answer(1)
             await moment()
         assert b"return_token_ids" not in bodies[-1]
+
+
+@pytest.mark.parametrize(("broken", "asked"), [(2, True), (3, False)])
+async def test_answers_that_keep_breaking_off_under_ignore_eos_are_asked_for_without_it(
+    broken: int, asked: bool
+) -> None:
+    async with begun("c=1 n=12") as (phase, going):
+        bodies: list[bytes] = []
+        while not going.done():
+            for exchange, _ in list(phase.far.flying):
+                if exchange.wire not in bodies:
+                    bodies.append(exchange.wire)
+                    phase.far.answer(1, "inband_error" if len(bodies) <= broken else None)
+            await moment()
+        assert b'"ignore_eos":true' in bodies[0]
+        assert (b"ignore_eos" in bodies[-1]) is asked
+        assert b"min_tokens" not in bodies[-1]
+        errors = [request.error for request in phase.told.requests.values()]
+        assert errors == ["inband_error"] * broken + [None] * (12 - broken)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
 from tests.report.loops import Loop, session
-from tests.report.reports import NAMES, report_of
-from tests.session.made import Log, Server
+from tests.report.reports import NAMES, path_of, report_of
+from tests.session.made import Log, Server, fold, read
 from tests.session.test_incidents import hung
+from vtop.recording.cut import cut
 from vtop.report.findings.counters import pairs
 from vtop.report.findings.findings import MOST, RULES, WORTH_SAYING, calm, findings
 from vtop.report.findings.next_steps import steps
@@ -17,6 +19,7 @@ from vtop.report.labels import best
 from vtop.report.model import Report, of_session
 from vtop.report.render.markdown import markdown
 from vtop.report.report_document import document
+from vtop.session.frame.ttft import Growth
 from vtop.session.frame.verdict import Verdict
 
 
@@ -143,3 +146,66 @@ def test_two_counters_tell_of_recompute_and_one_does_not() -> None:
     assert blind.difference == 0
     assert seeing.ratio == pytest.approx(0.245, abs=0.005)
     assert all(pair.why for pair in found.values())
+
+
+@cache
+def part_of(name: str, begin_s: float, end_s: float) -> Report:
+    """Of a stretch cut out of a recording."""
+    start, events = read(path_of(name))
+    return of_session(fold(start, list(cut(start, events, begin_s, end_s, "part"))), name)
+
+
+def test_of_a_load_that_runs_out_nobody_says_that_64_are_in_flight() -> None:
+    """Its spec does, for all of it; in its last 20 s there were 12, and none waited."""
+    report = part_of("overload_loaded", 150.0, 181.0)
+    assert "residents" not in said(report)
+    assert report.phases[0].whole is not None
+    assert "resident" not in report.phases[0].whole.verdict.sentence
+    assert "demand" not in report.phases[0].whole.verdict.sentence
+
+
+def test_a_load_whose_beginning_is_cut_off_has_the_throughput_of_what_is_left() -> None:
+    """Its requests were sent 64 s before: all their tokens by all that time had been 355 tokens/s."""
+    (phase,) = part_of("overload_loaded", 150.0, 181.0).phases
+    assert phase.whole is not None
+    assert phase.whole.output_per_s == pytest.approx(1413, rel=0.01)
+    assert phase.whole.generation_per_s is not None
+
+
+def test_a_part_of_a_closed_loop_s_rounds_is_no_rate_beside_others() -> None:
+    report = part_of("pool7168", 10.0, 30.0)
+    (found,) = [one for one in findings(report) if one.rule == "reached"]
+    assert "×" not in found.sentence
+    assert "fewer than 2 rounds of requests: a while of the load, no rate of it" in found.evidence
+
+
+def test_preemptions_of_several_loads_have_no_rate_over_all_of_them() -> None:
+    found = said(report_of("killed"))["preempted"]
+    assert found.startswith("63 preemptions: 46 at 24/s, 17 at c=64; one every 478 ms at 24/s, when KV use")
+
+
+def test_where_the_queue_overtook_prefill_lies_between_two_loads() -> None:
+    measured = Growth(crossing_unit="requests/s", crossed_at=24.0, crossed_above=16.0)
+    assert measured.crossed == "the queue overtook prefill between 16 and 24 requests/s"
+    lowest = Growth(crossing_unit="requests/s", crossed_at=20.0)
+    assert lowest.crossed == "the queue is above prefill at 20 requests/s already, the lowest load"
+    assert Growth().crossed is None
+
+
+def test_one_load_has_a_throughput_and_no_highest_one() -> None:
+    assert said(report_of("overload_loaded"))["reached"].startswith("Throughput was 1,575 output tokens/s.")
+
+
+def test_nothing_was_recomputed_where_nothing_was_preempted() -> None:
+    assert said(report_of("sweep"))["stolen"].endswith("went to the prefill of others.")
+
+
+def test_what_power_takes_of_the_clock_has_its_readings() -> None:
+    (found,) = [one for one in findings(report_of("sweep")) if one.rule == "powered"]
+    assert found.sentence == "The power limit of 700 W took 7.8 % of the clock at c=64, which no metric of vLLM shows."
+    assert found.evidence[0] == "mean of 6 readings of the steady part, power cap in 33 %"
+
+
+def test_where_running_stands_at_its_limit_the_pool_is_not_blamed() -> None:
+    found = said(part_of("overload_seqs10", 100.0, 120.0))["residents"]
+    assert "only 10 ran (median): running stands at 10, with 78 % of the KV pool in use" in found

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.report.loops import Loop, session
-from tests.session.made import Log, Server
+from tests.report.reports import path_of
+from tests.session.made import Log, Server, read
 from vtop.errors import VtopError
-from vtop.recording import Load, Mark
+from vtop.recording import Load, Mark, Request
 from vtop.report.model import of_session
 from vtop.report.phases import STEADY, Pages, TimeRange, asked_phases, ranges
 from vtop.session.session import Session
@@ -95,3 +96,37 @@ def test_the_steady_part_is_the_middle_of_a_phase() -> None:
 def test_phases_with_the_same_target_have_labels_of_their_own() -> None:
     report = of_session(session((Loop(c=2, n=8), Loop(c=4, n=8), Loop(c=2, n=8))), "x")
     assert [phase.label for phase in report.phases] == ["c=2 #1", "c=4", "c=2 #2"]
+
+
+def watched(name: str) -> Session:
+    """A recording without its load."""
+    start, events = read(path_of(name))
+    session = Session(start)
+    for event in events:
+        if not isinstance(event, Request | Load):
+            session.apply(event)
+    return session
+
+
+def test_loads_that_were_only_watched_are_told_apart_by_the_pauses_between_them() -> None:
+    """A sweep of 4 to 64 in flight had been one stretch with means over all of it."""
+    found = ranges(watched("sweep_batch512_again"))
+    assert [one.source for one in found] == ["pause"] * 4
+    assert [one.name for one in found] == ["0:00–0:47", "0:48–1:05", "1:07–1:21", "1:23–1:42"]
+
+
+def test_a_trial_before_a_load_and_waves_of_one_load_are_no_loads_of_their_own() -> None:
+    assert [one.name for one in ranges(watched("sweep_c64"))] == ["all requests"]
+    log, server = Log(), Server()
+    for at in range(40):
+        server.engine.running = 16.0 * (at % 10 != 5)
+        log.scrape(float(at), server)
+    assert [one.name for one in ranges(log.session())] == ["all requests"]
+
+
+def test_requests_now_and_then_are_one_stretch() -> None:
+    log, server = Log(), Server()
+    for at in range(280):
+        server.engine.running = float(at % 20 < 10)
+        log.scrape(float(at), server)
+    assert [one.name for one in ranges(log.session())] == ["all requests"]

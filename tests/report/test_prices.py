@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from vtop.report.prices import Priced, binds, blocks, steps, worth
+from vtop.report.prices import Priced, binds, blocks, steps
 from vtop.report.render.document import Findings, Table, Text
-from vtop.session.frame.prices import Price, Prices, Suggestion, Worth
+from vtop.session.frame.prices import Price, Prices, Suggestion, Worth, worth
 
 NOTHING = Worth(0.0, 0.0, 0.0)
 POOL = Price("kv", 86_896, 95_600, Worth(0.0737, 0.0727, 0.0747), Worth(-0.079, -0.08, -0.078), 5)
@@ -20,7 +20,10 @@ def test_the_limit_that_binds_is_said_with_what_more_of_it_is_worth() -> None:
         "overload: KV pool binds: 95,600 for 86,896 is worth +7.37 ± 0.10 % output tokens/s, mean TTFT −7.90 ± 0.10 %; "
         "--kv-tokens 173792 would bring +45.00 ± 1.00 % output tokens/s, mean TTFT −49.00 ± 1.00 %."
     )
-    assert binds(ALONE).startswith("c=1: GPU speed binds: 10 % more is worth +9.00 ± 0.01 % output tokens/s")
+    assert binds(ALONE) == (
+        "c=1: no flag binds: 10 % more of each is worth next to nothing; of GPU speed +9.00 ± 0.01 % output tokens/s, "
+        "mean TTFT −8.00 ± 0.01 %."
+    )
 
 
 def test_where_nothing_is_worth_anything_no_limit_is_said_to_bind() -> None:

@@ -180,3 +180,29 @@ def test_the_overload_s_joules_are_its_counter_s_and_agree_with_its_power() -> N
     assert found.idle_share == pytest.approx(122.1 * 167 / 89_250, rel=1e-3)
     power = session.gpus.power_w.every(0, len(session.gpus.t) - 1)
     assert found.joules == pytest.approx(sum(power[1:-1]) + (power[0] + power[-1]) / 2, rel=0.01)
+
+
+def test_counters_that_do_not_agree_with_power_are_told() -> None:
+    def of(second: int) -> list[GpuReading]:
+        return [msgspec.structs.replace(device(power_w=400.0), energy_j=500.0 * second)]
+
+    assert energy(of).apart_ratio == pytest.approx(0.25)
+    assert energy(of_two).apart_ratio == pytest.approx(0.02)
+    assert energy(lambda second: [device(power_w=400.0)]).apart_ratio is None  # nothing to hold against it
+
+
+def test_of_two_cards_one_without_power_the_sum_says_that_it_is_a_part() -> None:
+    gpus = ran(lambda second: [device(power_w=400.0), device(1, power_w=None)]).frame().gpus
+    assert (gpus.power_w, gpus.least_power_w, gpus.powered, gpus.counted) == (None, 400.0, 1, 2)
+
+
+def test_power_holds_nothing_down_by_readings_that_have_grown_old() -> None:
+    log = ran(lambda second: [device(power_w=700.0)], scrapes=20)
+    server = Server()
+    for second in range(20, 42):  # NVML is silent
+        server.engine.running = 1.0
+        log.scrape(float(second), server)
+    session = log.session()
+    frame = session.frame(41.5)
+    assert frame.gpus.age_s == pytest.approx(22.5, abs=0.1)
+    assert frame.pressure is None or frame.pressure.power is None

@@ -133,3 +133,10 @@ def test_neither_a_step_nor_a_prompt_token_costs_less_than_nothing() -> None:
         cost = fitted(rows)
         assert cost.step_s >= 0
         assert cost.prompt_token_s >= 0
+
+
+def test_intervals_that_do_not_tell_a_prompt_token_from_a_step_say_nothing() -> None:
+    """Each with as many of both, and times that scatter: "prefill 0.7 s, stolen 0 %" had been made of such, for 2 s."""
+    rows = [(100, 8000 + 100 * (k % 3), 1.0 + 0.1 * (k % 2)) for k in range(12)]
+    assert not fitted(rows).told
+    assert fitted([(10, 0, 1.0), (10, 100, 2.0), (5, 100, 1.5)]).told

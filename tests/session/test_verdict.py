@@ -72,7 +72,7 @@ def test_in_the_overload_the_pool_binds_and_a_larger_one_is_what_to_try() -> Non
     assert found.flag == "--gpu-memory-utilization or --kv-cache-dtype fp8"
     assert found.why is not None
     assert found.why.startswith("in a larger pool")
-    assert "recomputing takes only 3." in found.why
+    assert "recomputing takes 3." in found.why
 
 
 @pytest.mark.parametrize("name", ["sweep_c1", "sweep_c2", "sweep_c4", "sweep_c8"])
@@ -539,3 +539,84 @@ def test_there_is_one_number_of_residents() -> None:
     (found,) = [one for one in findings(of_session(session, "x")) if one.rule == "residents"]
     assert f"only {units.count(frame.account.measured_residents)} ran" in found.sentence
     assert f"{units.count(frame.account.measured_residents)} of " in frame.verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "at_s", "limit", "flag"),
+    [
+        ("sweep_c64", False, 12.0, "gpu", "--max-num-batched-tokens 2048"),  # a tenth more budget is worth −0.2 %
+        ("sweep_batch1024", True, 12.0, "token-budget", "--max-num-batched-tokens"),  # +2.6 %
+        ("attached_mbt512_c32", False, 14.0, "token-budget", "--max-num-batched-tokens"),
+        ("open_loop_seats48", True, 40.0, "max-num-seqs", "--max-num-seqs 72"),  # +6.4 %, 47 or 48 of 48 running
+        ("overload_seqs10", True, 100.0, "max-num-seqs", "--max-num-seqs 12"),  # 80 % of the pool are taken
+        ("open_loop", True, 113.0, "kv", "--gpu-memory-utilization or --kv-cache-dtype fp8"),  # −28 % of TTFT
+    ],
+)
+def test_a_limit_is_the_one_that_is_worth_most(name: str, own: bool, at_s: float, limit: str, flag: str) -> None:
+    """By the price of each limit (bench/verdict_prices.py)."""
+    session = recorded(name) if own else watched(name)[0]
+    found = session.frame(at_s, View(300.0, 2)).verdict
+    assert (found.limit, found.flag) == (limit, flag)
+
+
+def test_beside_a_limit_it_is_said_what_power_takes_of_the_clock() -> None:
+    found = recorded("open_loop").frame(113.0, View(300.0, 2)).verdict
+    assert found.limit == "kv"
+    assert "% below its maximum, power cap in 100 % of " in found.sentence
+
+
+def test_steps_that_are_too_small_are_said_though_nobody_waits() -> None:
+    """512 tokens a step at 1,024 a prompt: a tenth more was worth 13 % of TTFT, and the flag is on record here."""
+    found = recorded("sweep_batch1024").frame(29.9, View(300.0, 2)).verdict
+    assert found.limit == "none"
+    assert "up to 1,024 tokens a step, 19." in found.sentence
+    assert "larger steps would cut TTFT" in found.sentence
+
+
+def test_the_first_scrapes_of_a_load_are_not_judged_with_the_idle_ones_before_it() -> None:
+    """A warm-up request and two scrapes of 64 in flight had been "token budget, KV 15 % (0–86)"."""
+    session = watched("sweep_c64")[0]
+    assert session.frame(4.0, View(300.0, 2)).verdict.limit == "unknown"
+
+
+def test_a_load_that_nothing_has_answered_yet_is_not_limited_by_a_client_two_ms_late() -> None:
+    frame = recorded("open_loop_seats48").frame(25.9, View(300.0, 2))
+    assert frame.load is not None
+    assert frame.load.limited == "requests left 2.14 ms late (at worst of 37)"
+    assert frame.verdict.limit != "client"
+
+
+@pytest.mark.parametrize(("at_s", "running"), [(60.9, 14), (75.9, 30)])
+def test_a_watched_load_of_more_is_not_judged_with_the_one_before_it(at_s: float, running: int) -> None:
+    """4, 16 and 32 in flight with one idle scrape in between: "4 running" had been said while 16 ran."""
+    session = watched("sweep_batch512_again")[0]
+    at = session.frame(at_s, View(300.0, 2)).pressure
+    assert at is not None
+    assert at.running_median is not None
+    assert at.running_median >= running
+
+
+def test_the_demand_of_a_watched_load_is_by_the_lengths_of_its_own_requests() -> None:
+    """Requests of 1,280 tokens before it had made the demand of 64 of 8,192 tokens 1.2 × the pool."""
+    found = watched("killed")[0].frame(97.0, View(300.0, 2)).verdict
+    assert "demand 6.0 × the pool" in found.sentence
+
+
+def test_an_api_server_that_began_anew_is_not_charged_for_its_start() -> None:
+    log, server = Log(), Server()
+    for second in range(40):
+        server = Server() if second == 20 else server
+        server.engine.running, server.engine.kv = 8, 0.3
+        server.engine.count(generation_tokens=100)
+        cpu_s, began_s = (0.2 * second, 100.0) if second < 20 else (30.0 + 0.2 * (second - 20), 119.0)
+        extra = f"process_cpu_seconds_total {cpu_s}\nprocess_start_time_seconds {began_s}\n"
+        log.scrape(float(second), server.exposition(POOL + extra))
+    frame = log.frame(view=WHOLE)
+    assert frame.pressure is not None
+    assert frame.pressure.api_cpu_ratio == pytest.approx(0.2, rel=0.1)
+
+
+def test_that_running_came_to_its_limit_now_and_then_is_said_though_no_scrape_caught_a_queue() -> None:
+    found = recorded("open_loop_seats48").frame(22.9, View(300.0, 2)).verdict
+    assert found.limit == "none"
+    assert "up to 47 running at once, 48 may" in found.sentence

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from vtop.recording.events import Event, Gpu, GpuReading, Note, decode, encode
 from vtop.sources.gpu import GpuSource, next_tick
+from vtop.sources.processes import VisibleDevices, visible_devices
 
 GIB = 1 << 30
 
@@ -47,6 +49,7 @@ def h200(uuid: str, **changed: Any) -> dict[str, Any]:
         "nvmlDeviceGetCurrentClocksEventReasons": 0,
         "nvmlDeviceGetCurrentClocksThrottleReasons": Refused(13),
         "nvmlDeviceGetComputeRunningProcesses_v3": [],
+        "nvmlDeviceGetMigMode": Refused(3),
     }
     return answers | changed
 
@@ -58,6 +61,7 @@ class StandIn:
 
     def __init__(self, *devices: dict[str, Any]) -> None:
         self.devices = list(devices)
+        self.parts: dict[Any, dict[str, Any]] = {}  # of GPUs that MIG divides, by handle
         self.calls: Counter[str] = Counter()
         self.init_code: int | None = None
         self.all_code: int | None = None  # every call about a GPU is refused with it
@@ -90,7 +94,7 @@ class StandIn:
             self.calls[name] += 1
             if name == "nvmlDeviceGetUtilizationRates":
                 self.meanwhile()
-            device = self.devices[handle]
+            device = self.parts[handle] if handle in self.parts else self.devices[handle]
             answer = device.get("all", device[name]) if self.all_code is None else Refused(self.all_code)
             if isinstance(answer, dict):
                 answer = answer[args[0]]
@@ -464,6 +468,95 @@ def test_no_device_is_ruled_out_when_the_server_is_found_on_none(pids: frozenset
     processes = [SimpleNamespace(pid=100_042)]  # the same process by the host's count, seen from a container
     devices = (h200("GPU-a", nvmlDeviceGetComputeRunningProcesses_v3=processes), h200("GPU-b"))
     assert [device.serving for device in Bench(StandIn(*devices), pids).read()] == [None, None]
+
+
+def used_by(*pids: int) -> dict[str, Any]:
+    return {"nvmlDeviceGetComputeRunningProcesses_v3": [SimpleNamespace(pid=pid) for pid in pids]}
+
+
+@pytest.mark.parametrize(
+    ("visible", "marks"),
+    [
+        (VisibleDevices(frozenset({"1"}), by_bus=True), [False, True, False]),
+        (VisibleDevices(frozenset({"0", "2"}), by_bus=False), [True, False, True]),  # all of one name
+        (VisibleDevices(frozenset({"GPU-b"}), by_bus=False), [False, True, False]),
+        (VisibleDevices(frozenset({"7"}), by_bus=True), [None, None, None]),  # another's numbers
+        (VisibleDevices(frozenset({"MIG-x"}), by_bus=True), [None, None, None]),
+        (None, [None, None, None]),
+    ],
+    ids=["number", "numbers", "uuid", "foreign", "MIG of another", "not told"],
+)
+def test_in_a_container_the_server_s_own_environment_says_which_devices_it_may_use(
+    visible: VisibleDevices | None, marks: list[bool | None]
+) -> None:
+    devices = [h200(f"GPU-{letter}", **used_by(100_042)) for letter in "abc"]  # pids by the host's count
+    bench = Bench(StandIn(*devices), frozenset({42}))
+    bench.source._visible_to = lambda _: visible
+    assert [device.serving for device in bench.read()] == marks
+
+
+def test_devices_of_several_kinds_are_not_told_by_cuda_s_own_numbers() -> None:
+    devices = h200("GPU-a", **used_by(9)), h200("GPU-b", nvmlDeviceGetName="NVIDIA L4")
+    bench = Bench(StandIn(*devices), frozenset({42}))
+    bench.source._visible_to = lambda _: VisibleDevices(frozenset({"0"}), by_bus=False)
+    assert [device.serving for device in bench.read()] == [None, None]
+
+
+def divided() -> StandIn:
+    """One card in three places: two parts of 35 GiB and 18 GiB, the third place empty; MIG gives no utilisation."""
+    places = {0: "mig-0", 1: Refused(6), 2: "mig-2"}
+
+    class Card(StandIn):
+        def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: int, index: int) -> Any:
+            answer = places[index]
+            if isinstance(answer, Refused):
+                raise pynvml.NVMLError(answer.code)
+            return answer
+
+    whole = h200(
+        "GPU-a",
+        nvmlDeviceGetMigMode=[1, 1],
+        nvmlDeviceGetMaxMigDeviceCount=3,
+        nvmlDeviceGetUtilizationRates=Refused(3),
+        **used_by(7, 42),
+    )
+    nvml = Card(whole)
+    for handle, used, total, pids in (("mig-0", 30, 35, (42,)), ("mig-2", 2, 18, (7,))):
+        nvml.parts[handle] = {
+            "nvmlDeviceGetUUID": f"MIG-{handle}",
+            "nvmlDeviceGetMemoryInfo": SimpleNamespace(used=used * GIB, total=total * GIB),
+            **used_by(*pids),
+        }
+    return nvml
+
+
+@pytest.mark.parametrize(
+    ("pids", "serving", "parts", "used", "total"), [((42,), True, 1, 30, 35), ((), None, 2, 32, 53)]
+)
+def test_of_a_card_that_mig_divides_memory_is_that_of_the_server_s_parts_and_power_the_card_s(
+    pids: tuple[int, ...], serving: bool | None, parts: int, used: int, total: int
+) -> None:
+    (reading,) = Bench(divided(), frozenset(pids)).read()
+    assert (reading.serving, reading.mig_instances) == (serving, parts)
+    assert (reading.mem_used_bytes, reading.mem_total_bytes) == (used * GIB, total * GIB)
+    assert (reading.power_w, reading.util_ratio, reading.lost) == (300, None, None)
+
+
+def test_a_part_is_the_server_s_by_its_environment_where_nvml_lists_other_pids() -> None:
+    bench = Bench(divided(), frozenset({4242}))
+    bench.source._visible_to = lambda _: VisibleDevices(frozenset({"MIG-mig-2"}), by_bus=False)
+    (reading,) = bench.read()
+    assert (reading.serving, reading.mem_total_bytes) == (True, 18 * GIB)
+
+
+def test_what_cuda_shows_to_processes_is_read_of_their_environment(tmp_path: Path) -> None:
+    for pid, said in ((1, b"A=b\0CUDA_VISIBLE_DEVICES=0, 2\0"), (2, b"CUDA_VISIBLE_DEVICES=GPU-x"), (3, b"C=1\0")):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "environ").write_bytes(said)
+    assert visible_devices((1, 2, 3, 4), str(tmp_path)) == VisibleDevices(frozenset({"0", "2", "GPU-x"}), by_bus=False)
+    assert visible_devices((3, 4), str(tmp_path)) is None
+    (tmp_path / "1" / "environ").write_bytes(b"CUDA_VISIBLE_DEVICES=1\0CUDA_DEVICE_ORDER=PCI_BUS_ID\0")
+    assert visible_devices((1, 3), str(tmp_path)) == VisibleDevices(frozenset({"1"}), by_bus=True)
 
 
 def test_processes_are_not_listed_for_an_unknown_server_and_pids_are_asked_for_every_30_s() -> None:

@@ -143,6 +143,13 @@ def test_a_page_of_nobody_s_series_names_nobody() -> None:
     assert sentence == "/metrics answers without vLLM series: not a vLLM server's port?"
 
 
+def test_a_page_is_asked_for_where_it_was_found_whatever_its_kind() -> None:
+    _, _, asked = watched({"/metrics": TRTLLM})
+    assert "/prometheus/metrics" not in asked
+    _, _, asked = watched({"/metrics": "[]", "/prometheus/metrics": TRTLLM})
+    assert (asked.count("/metrics"), asked.count("/prometheus/metrics")) == (1, 2)
+
+
 def test_another_path_is_tried_once_where_metrics_has_no_page() -> None:
     _, session, asked = watched({"/health": ""})
     assert (asked.count("/metrics"), asked.count("/prometheus/metrics")) == (1, 1)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import json
 import os
 import socket
+import socketserver
 import ssl
 import struct
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import httpx
 import pytest
@@ -22,7 +26,8 @@ import pytest
 from vtop.access import Access
 from vtop.errors import VtopError
 from vtop.recording.events import Event, Identity, Note, Outage, Scrape, Target, encode
-from vtop.sources import processes, proxy
+from vtop.sources import addresses, processes, proxy
+from vtop.sources.address import target
 from vtop.sources.command import Command
 from vtop.sources.server import ServerSource
 
@@ -403,14 +408,88 @@ def test_the_wrong_service_is_no_metrics_page(body: bytes) -> None:
     assert "not a metrics page" in outage.detail
 
 
-def test_a_compressed_page_nobody_asked_for_is_said() -> None:
+@pytest.mark.parametrize(
+    ("encoding", "body", "why"),
+    [
+        ("gzip", gzip.compress(PAGE), None),
+        ("deflate", zlib.compress(PAGE), None),
+        ("gzip", PAGE, "what is labelled gzip is none"),
+        ("gzip", gzip.compress(b"a 1\n" * (2**23 + 9)), "larger than 32 MiB"),  # a bomb of 32 KiB
+        ("br", b"\x1b", "compressed (br)"),
+    ],
+    ids=["gzip", "deflate", "mislabelled", "bomb", "brotli"],
+)
+def test_a_compressed_page_nobody_asked_for_is_unpacked_up_to_the_limit(
+    encoding: str, body: bytes, why: str | None
+) -> None:
     def compressed(request: BaseHTTPRequestHandler) -> Reply:
         assert request.headers["accept-encoding"] == "identity"
         assert request.headers["accept"] == "text/plain"
-        return Reply(200, b"\x1f\x8b", {"content-encoding": "gzip"})
+        return Reply(200, body, {"content-encoding": encoding})
 
     with serving(metrics_only(compressed)) as server:
-        assert "compressed (gzip)" in the_outage(once(server.url)).detail
+        events = once(server.url)
+    if why is None:
+        assert of(events, Scrape)[0].model == "m"
+    else:
+        assert why in the_outage(events).detail
+
+
+class OverSocket(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+    script = staticmethod(vllm)
+    seen: ClassVar[list[str]] = []
+
+
+# httpcore leaves a Unix socket that cannot be connected to the collector
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_server_on_a_unix_socket_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with OverSocket(str(tmp_path / "vllm.sock"), Handler) as server:
+        monkeypatch.setattr(Handler, "disable_nagle_algorithm", False)  # which only TCP has
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        events = once(target(f"unix://{tmp_path}/vllm.sock").url)
+        server.shutdown()
+    assert [scrape.model for scrape in of(events, Scrape)] == ["m", None]
+    assert of(events, Identity)[0].version == "0.26.0"
+    assert the_outage(once(f"unix://{tmp_path}/gone.sock")).detail.startswith("/metrics: No such file")
+
+
+@contextmanager
+def swallowing() -> Iterator[tuple[socket.AddressFamily, tuple[str, int]]]:
+    """An address where connections are neither taken nor refused: its backlog is full."""
+    with socket.socket() as server, contextlib.ExitStack() as waiting:
+        server.bind(("127.0.0.2", 0))
+        server.listen(0)
+        for _ in range(4):
+            one = waiting.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(server.getsockname())
+        yield socket.AF_INET, server.getsockname()
+
+
+def test_an_address_that_swallows_packets_gives_way_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(addresses, "NEXT_AFTER_S", 0.01)
+    with swallowing() as silent_one, serving(vllm) as server:
+        answering = socket.AF_INET, ("127.0.0.1", server.server_address[1])
+        assert addresses.first_to_answer([silent_one, answering], 5.0) == answering[1]
+        refusing = socket.AF_INET, ("127.0.0.3", server.server_address[1])
+        with pytest.raises(TimeoutError, match=r"127\.0\.0\.2: no answer"):
+            addresses.first_to_answer([silent_one, refusing], 0.05)
+        with pytest.raises(addresses.NotReached, match=r"127\.0\.0\.3: Connection refused; 127\.0\.0\.4: Conn"):
+            addresses.first_to_answer([refusing, (socket.AF_INET, ("127.0.0.4", server.server_address[1]))], 5.0)
+
+
+def test_of_a_name_with_several_addresses_the_one_that_answers_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(addresses, "NEXT_AFTER_S", 0.01)
+    resolve = socket.getaddrinfo
+    with swallowing() as silent_one, serving(vllm) as server:
+        port = server.server_address[1]
+        rows = [(silent_one[0], socket.SOCK_STREAM, 6, "", silent_one[1])]
+        rows += [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+        monkeypatch.setattr(
+            socket, "getaddrinfo", lambda host, *a, **k: rows if host == "two.test" else resolve(host, *a, **k)
+        )
+        assert len(of(once(f"http://two.test:{port}"), Scrape)) == 2
 
 
 def test_something_that_is_no_http_is_said() -> None:
@@ -728,6 +807,11 @@ def test_an_outage_behind_a_proxy_names_it_without_its_password(monkeypatch: pyt
     [
         ("gpu7", "http://gpu7:8000", True),
         ("gpu7:8000", "http://gpu7:8000", True),
+        ("gpu7:8001", "http://gpu7:8000", False),
+        ("10.0.0.7:8000", "http://10.0.0.7:8000", True),
+        ("10.0.0.7:8001,10.0.0.8", "http://10.0.0.7:8000", False),
+        ("[fd00::7]:8000", "http://[fd00::7]:8000", True),
+        ("[fd00::7]:8001", "http://[fd00::7]:8000", False),
         (".lan", "http://gpu7.lan", True),
         ("*", "http://gpu7", True),
         ("10.0.0.0/8", "http://10.1.2.3:8000", True),

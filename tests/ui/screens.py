@@ -18,7 +18,7 @@ from vtop.recording import AnyEvent, Event, FileRecording, LiveRecording, Playhe
 from vtop.recording.events import FORMAT
 from vtop.session.session import Session
 from vtop.ui import screenshot
-from vtop.ui.app import VtopApp
+from vtop.ui.app import PricesSource, VtopApp
 from vtop.ui.board import Board
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -121,14 +121,21 @@ class Replay:
 
 @asynccontextmanager
 async def replay(
-    path: Path, *, size: tuple[int, int] = (120, 36), look: Look | None = None, window_s: float = 300.0
+    path: Path,
+    *,
+    size: tuple[int, int] = (120, 36),
+    look: Look | None = None,
+    window_s: float = 300.0,
+    prices: PricesSource | None = None,
 ) -> AsyncIterator[Replay]:
     """Stands at the beginning, with what the file held read in."""
     recording = FileRecording(path)
     session = Session(recording.start)
     clock = Hand()
     playhead = Playhead(clock, lambda: session.end_s)
-    app = VtopApp(recording, playhead, look or looks.load(), session=session, window_s=window_s, hidden=NOBODY)
+    app = VtopApp(
+        recording, playhead, look or looks.load(), session=session, window_s=window_s, hidden=NOBODY, prices=prices
+    )
     while app.take_in():
         pass
     playhead.pause()

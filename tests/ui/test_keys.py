@@ -11,6 +11,7 @@ from textual.command import CommandPalette
 from textual.events import MouseScrollDown, MouseScrollUp
 
 from tests.ui.screens import SWEEP, cells, live, replay, said, text
+from vtop import units
 from vtop.draw import layout
 from vtop.draw import theme as looks
 from vtop.recording import End, Mark, Start, decode
@@ -20,7 +21,7 @@ from vtop.session.glossary.numbers import NUMBERS
 from vtop.ui.app import VtopApp
 from vtop.ui.board import Board
 from vtop.ui.help import HelpScreen
-from vtop.ui.keys import FOOTERS, KEYS
+from vtop.ui.keys import BY_DIGIT, FOOTERS, KEYS
 
 
 @pytest.fixture(autouse=True)
@@ -151,11 +152,10 @@ async def test_m_marks_the_moment_in_the_recording_and_on_the_screen() -> None:
     assert [event.t for event in lines(Path("marked.jsonl")) if isinstance(event, Mark)] == [6.0]
 
 
-async def test_a_replay_takes_no_marks_and_records_nothing() -> None:
+async def test_a_replay_records_nothing() -> None:
     async with replay(SWEEP) as shown:
-        await shown.pilot.press("m", "r")
-        assert len(said(shown.app)) == 2
-    assert not list(Path().iterdir())
+        await shown.pilot.press("r")
+        assert said(shown.app)[-1] == "this is a recording already"
 
 
 async def test_r_records_from_the_beginning_of_the_session_and_again_ends_the_file() -> None:
@@ -169,6 +169,8 @@ async def test_r_records_from_the_beginning_of_the_session_and_again_ends_the_fi
         assert session.state().startswith("○ live")
         await session.feed(12.0)
         (path,) = Path().glob("vtop-*.jsonl")
+        size = units.bytes_(path.stat().st_size)
+        assert said(session.app)[-1] == f"recorded {path} in {Path.cwd()}: 0:08, {size}; vtop replay {path}"
         events = lines(path)
         assert isinstance(events[0], Start)
         assert isinstance(events[-1], End)
@@ -180,6 +182,26 @@ async def test_r_records_from_the_beginning_of_the_session_and_again_ends_the_fi
         await again.at(6.0)
         await whole.pilot.press("space")
         assert cells(whole.app)[:-1] == cells(again.app)[:-1], "but for the keys"
+
+
+async def test_a_load_that_does_not_run_is_said_until_somebody_clicks() -> None:
+    async with live(SWEEP) as session:
+        session.app._load = LostLoad()
+        await session.feed(3.0)
+        await session.feed(4.0)
+        (toast,) = session.app._notifications
+        assert toast.message == "the load does not run: no model 'nope' there; it serves tiny"
+        assert toast.timeout > 3600
+
+
+class LostLoad:
+    failed: str | None = "no model 'nope' there; it serves tiny"
+
+    def change(self, direction: int) -> None:
+        raise AssertionError
+
+    def abort(self) -> None:
+        raise AssertionError
 
 
 async def test_r_leaves_a_file_that_the_command_line_named_alone() -> None:
@@ -228,7 +250,7 @@ async def test_a_disk_that_fills_while_recording_is_said(monkeypatch: pytest.Mon
             assert session.app.scene is not None
             assert any("waits in memory" in one.text for one in session.app.scene.frame.event_log)
             await session.pilot.press("r")
-            assert "recording to full.jsonl until the end" in said(session.app)[-1]
+            assert f"recording to full.jsonl in {Path.cwd()} until the end" in said(session.app)[-1]
 
 
 async def test_s_saves_a_picture_that_is_xml_and_needs_no_network() -> None:
@@ -341,9 +363,14 @@ async def test_help_for_a_panel_is_about_that_panel() -> None:
 async def test_the_palette_knows_every_key_and_every_theme() -> None:
     async with replay(SWEEP) as shown:
         named = [command.title for command in shown.app.get_system_commands(shown.app.screen)]
-        assert set(named) == {key.does for key in KEYS if key.id not in ("interrupt", "palette")} | {
-            f"theme {name}" for name in looks.names()
+        assert set(named) == {
+            *(key.does for key in KEYS if key.id not in ("interrupt", "palette")),
+            *(f"theme {name}" for name in looks.names()),
+            *(f"enlarge {panel}" for panel in layout.body()),
+            *(f"hide or show {panel}" for panel in layout.body() if panel not in BY_DIGIT),
         }
+        for word in ("zoom", "screenshot", "scroll", "copy", "suspend", "hide", "load", "mark", "replay", "record"):
+            assert any(word in title for title in named), word
         await shown.pilot.press("ctrl+p")
         assert isinstance(shown.app.screen, CommandPalette)
         await shown.pilot.press(*"theme light")

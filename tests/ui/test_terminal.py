@@ -88,7 +88,8 @@ def test_q_puts_the_terminal_back_and_names_the_recording(tmp_path: Path) -> Non
         terminal.press(b"q")
         assert terminal.exit_code() == 0
     assert modes_left_on(terminal.written) == set()
-    assert terminal.written.endswith(b"recorded session.jsonl\r\n")
+    _, _, after = terminal.written.rpartition(b"recorded session.jsonl in ")
+    assert re.search(rb": 0:0\d, [\d,.]+ (KiB|B); vtop replay session.jsonl\r\n$", after)
     assert last(tmp_path / "session.jsonl").reason == "quit"
 
 
@@ -145,6 +146,25 @@ def test_a_terminal_that_is_gone_ends_vtop_and_closes_the_recording(hears_hangup
         terminal.hang_up()
         terminal.process.wait(LONGEST_S)
     assert last(tmp_path / "session.jsonl").reason in ("SIGHUP", "the terminal is gone")
+
+
+GONE_AT_ONCE = """
+from vtop.ui.app import VtopApp
+import os, sys, termios
+def run(self, *_, **__):
+    os.close(0)
+    raise termios.error(5, "Input/output error")
+VtopApp.run = run
+from vtop.cli import main
+main()
+"""
+
+
+def test_a_terminal_that_goes_while_the_screen_is_put_up_is_no_fault(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", GONE_AT_ONCE, *LIVE[len(VTOP) :]]
+    with Terminal(command, folder=tmp_path) as terminal:
+        assert terminal.exit_code() == 0
+    assert last(tmp_path / "session.jsonl").reason == "the terminal is gone"
 
 
 def test_a_gone_terminal_ends_a_replay() -> None:

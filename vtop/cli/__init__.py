@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from vtop import __version__, faults
-from vtop.cli import capacity, compare, config, files, load, plan, replay, report, simulate, watch, whatif
+from vtop.cli import capacity, compare, config, files, load, man, plan, replay, report, simulate, watch, whatif
 from vtop.cli.arguments import spelled_out
 from vtop.cli.common import attached, echo, need_terminal, servers_of, view_of
 from vtop.cli.options import load_options, look_options, server_options
@@ -114,8 +114,8 @@ def main(ctx: click.Context, /, **asked: Any) -> None:
                 raise VtopError(f"options stand behind the verb: vtop {ctx.invoked_subcommand} {option.opts[0]} …")
         return
     record_to, once, as_json = asked.pop("record_to"), asked.pop("once"), asked.pop("as_json")
-    phases = load.phases_of(asked)
-    view = view_of(asked)
+    phases = load.phases_of(asked, endless=True)
+    view = view_of(asked, document=once)
     servers = servers_of(asked)
     if record_to == Path("-"):
         raise VtopError("--record -: name a file; vtop record -o - writes to stdout")
@@ -130,11 +130,12 @@ def main(ctx: click.Context, /, **asked: Any) -> None:
     watch.live(asked, servers, record_to, view, phases)
 
 
-for verb in (watch.record, load.sweep, load.load, replay.replay, replay.show):
+for verb in (watch.record, load.sweep, load.load, replay.replay, replay.show, replay.film):
     main.add_command(verb)
 for verb in (report.report, compare.compare, files.export, files.check, files.cut, files.merge):
     main.add_command(verb)
 for verb in (simulate.demo, simulate.simulate, whatif.whatif, whatif.fit, plan.plan, capacity.capacity):
     main.add_command(verb)
-main.add_command(config.config)
+for verb in (config.config, man.man):
+    main.add_command(verb)
 config.listen_to_environment(main, *main.commands.values())

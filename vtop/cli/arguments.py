@@ -35,6 +35,8 @@ def spelled_out(arguments: Sequence[str], options: Collection[click.Parameter], 
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
+        if word == "--load" and (not rest or rest[0].startswith("-")):
+            raise VtopError("--load: how much load is not said; write --load c=64, or --load rate=8")
         if word in with_value and rest:
             value = rest.pop(0)
             while word == "--load" and rest and _LOAD_WORD.fullmatch(rest[0]):
@@ -51,6 +53,13 @@ def spelled_out(arguments: Sequence[str], options: Collection[click.Parameter], 
         else:
             return [*found, word, *rest]
     return found
+
+
+class OfServers(click.Command):
+    """A verb that watches servers: of it, too, a bare address is a --url, and the words of a load need no quotes."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, spelled_out(args, self.params, ()))
 
 
 def joined(words: Sequence[str], targets: Collection[str] = ("c", "rate", "trace")) -> tuple[str, ...]:

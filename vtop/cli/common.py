@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vtop import plain
+from vtop.cli import progress
 from vtop.cli.options import DEFAULT_THEME, DEFAULT_URL
 from vtop.errors import VtopError
 from vtop.shipped import folder
@@ -26,13 +27,20 @@ if TYPE_CHECKING:
 def view_of(look: dict[str, Any], *, document: bool = False) -> dict[str, Any]:
     """How to look at a session: the look itself, the window and what is hidden. Takes these options out of `look`.
 
-    A `document` has the same theme whatever the terminal can show.
+    What is not asked for is on a screen as it was on the last one, with one's own keys; a `document` is the same for
+    everybody, whatever the terminal can show.
     """
     from vtop.cli.terminal import is_ascii, theme_for
     from vtop.draw.layout import body
-    from vtop.draw.theme import load
+    from vtop.draw.theme import load, names
 
-    hidden = frozenset(name.strip() for name in look.pop("hide").split(",") if name.strip())
+    last = None
+    if not document:
+        from vtop.ui import remembered
+
+        last = remembered.load()
+    hide = look.pop("hide")
+    hidden = frozenset(name.strip() for name in (hide or "").split(",") if name.strip())
     if wrong := hidden - set(body()):
         raise VtopError(f"--hide {sorted(wrong)[0]}: no such panel; there are {', '.join(body())}")
     encodings = [(stream.encoding or "ascii").lower() for stream in (sys.stdout, sys.stderr) if stream is not None]
@@ -40,10 +48,21 @@ def view_of(look: dict[str, Any], *, document: bool = False) -> dict[str, Any]:
     theme, ascii_only = look.pop("theme"), look.pop("ascii_only") or is_ascii(os.environ)
     if theme is None:
         theme = DEFAULT_THEME if document else theme_for(os.environ)
-    return {
-        "look": load(theme, ascii=ascii_only or narrow, colour="NO_COLOR" not in os.environ),
-        "window_s": look.pop("window_s"),
+        if last is not None and last.theme in names() and theme != "ansi16":  # which is what such a terminal can show
+            theme = last.theme
+    window_s = look.pop("window_s")
+    view = {"look": load(theme, ascii=ascii_only or narrow, colour="NO_COLOR" not in os.environ)}
+    if last is None:
+        return view | {"window_s": window_s, "hidden": hidden}
+    from vtop.cli.config import own_keys
+    from vtop.ui.keys import mapped
+
+    if hide is None:
+        hidden = frozenset(last.hidden) & set(body())
+    return view | {
+        "window_s": window_s if window_s is not None else last.window_s,
         "hidden": hidden,
+        "keys": mapped(own_keys()),
     }
 
 
@@ -112,6 +131,7 @@ def open_recording(file: Path, config: Path | None = None) -> FileRecording:
     if shape is not None:
         recording.know(shape)
     click.get_current_context().call_on_close(recording.close)
+    progress.watched(file.name, recording)
     return recording
 
 
@@ -130,6 +150,8 @@ def no_terminal() -> str | None:
 
 def echo(text: object, *, err: bool = False, nl: bool = True) -> None:
     """The one way for text of a verb to stdout or stderr: whatever it quotes can do no harm to a terminal."""
+    if (line := progress.current()) is not None:
+        line.aside()
     click.echo(plain.lines(str(text)), err=err, nl=nl)
 
 

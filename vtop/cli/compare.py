@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vtop.cli import progress
 from vtop.cli.common import echo, form_of, open_recording, put
 from vtop.cli.options import ParamType
 from vtop.errors import VtopError
@@ -48,6 +49,7 @@ class Percent(ParamType[float]):
 @click.option("--confidence", type=Percent(), default="95%", show_default=True, help="Of all intervals together.")
 @click.option("--fail-over", "over", type=Percent(), metavar="5%", help="Exit code 1: something is worse by more.")
 @click.option("--on", metavar="NUMBER,…", help="What --fail-over looks at. [output_per_s,ttft.mean_s,itl.mean_s,…]")
+@progress.shown("comparing")
 def compare(
     sides: tuple[str, ...],
     *,

@@ -2,6 +2,7 @@
 
 An option's value is, in this order: what is typed, its environment variable (`--window` is VTOP_WINDOW), the file, its
 default. In the file a key at the top is for every verb that has this option, a table such as [record] for one verb.
+[keys] is for the screen: what is pressed for what (vtop/ui/keys.py).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 import click
 
+from vtop import xdg
 from vtop.cli.common import echo
 from vtop.errors import VtopError
 
@@ -33,8 +35,7 @@ def path() -> Path:
     """Where the file is, whether or not there is one: VTOP_CONFIG, else vtop/config.toml in XDG_CONFIG_HOME."""
     if named := os.environ.get("VTOP_CONFIG"):
         return Path(named)
-    home = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(home) if home else Path.home() / ".config") / "vtop" / "config.toml"
+    return xdg.config_folder() / "config.toml"
 
 
 def name_of(option: click.Option) -> str:
@@ -62,15 +63,29 @@ def listen_to_environment(*commands: click.Command) -> None:
                 option.envvar = variable_of(option)
 
 
-def defaults(group: click.Group) -> dict[str, Any]:
-    """What the file says, as click's default_map for `group` and its verbs. Raises VtopError for a wrong key."""
+def said_in_file() -> dict[str, Any]:
+    """The file as it stands; {} where there is none. Raises VtopError where it cannot be read."""
     file = path()
     try:
-        said = tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise VtopError(f"{file}: cannot be read ({error})") from error
+
+
+def own_keys() -> dict[str, Any]:
+    """The table [keys]: ids of keys (vtop/ui/keys.py) and what a person wants to press for them."""
+    found = said_in_file().get("keys", {})
+    if not isinstance(found, dict):
+        raise VtopError(f'{path()}: keys is a table: [keys], and a line such as mark = "M"')
+    return found
+
+
+def defaults(group: click.Group) -> dict[str, Any]:
+    """What the file says, as click's default_map for `group` and its verbs. Raises VtopError for a wrong key."""
+    file, said = path(), said_in_file()
+    said.pop("keys", None)
     tables = {key: value for key, value in said.items() if isinstance(value, dict)}
     common = {key: value for key, value in said.items() if key not in tables}
     commands: dict[str, click.Command] = {"": group, **group.commands}
@@ -121,6 +136,8 @@ def config(ctx: click.Context) -> None:
     widths = [max(len(row[at]) for row in rows) for at in range(4)]
     for row in rows:
         echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for name, pressed in own_keys().items():
+        echo(f"key {name}  {_shown(pressed)}  file")
 
 
 def _shown(value: Any) -> str:

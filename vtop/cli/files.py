@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vtop import units
+from vtop.cli import progress
 from vtop.cli.common import echo, open_recording, print_json
 from vtop.cli.options import Seconds
 from vtop.errors import VtopError
@@ -37,6 +38,7 @@ _FORCE = click.option("--force", is_flag=True, help="Overwrite what is there.")
 )
 @click.option("--every", "every_s", type=Seconds(), help="prometheus: a sample at most every so many seconds. [all]")
 @_FORCE
+@progress.shown("writing")
 def export(file: Path, *, form: str | None, output: str | None, every_s: float | None, force: bool) -> None:
     """A recording for other programs: tables, a trace for ui.perfetto.dev, text to backfill a Prometheus.
 
@@ -90,6 +92,7 @@ def _where(output: str) -> tuple[Path, bool]:
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="As one JSON document.")
+@progress.shown("checking")
 def check(file: Path, *, as_json: bool) -> None:
     """Say what is in a recording and what is wrong with it; exit code 1 where something is."""
     from vtop.recording.check import RecordingCheck
@@ -116,6 +119,7 @@ def check(file: Path, *, as_json: bool) -> None:
 @click.option("--to", "to_s", type=Seconds(), help="Where it ends. [the end]")
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="New file, .jsonl, .gz or .zst.")
 @_FORCE
+@progress.shown("cutting")
 def cut(file: Path, *, from_s: float, to_s: float | None, output: Path, force: bool) -> None:
     """A stretch of a recording as a recording of its own, with the same numbers: --from 0:30 --to 2:10."""
     from vtop.recording.cut import cut as lines_of
@@ -146,6 +150,7 @@ def cut(file: Path, *, from_s: float, to_s: float | None, output: Path, force: b
 @click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="New file, .jsonl, .gz or .zst.")
 @_FORCE
+@progress.shown("merging")
 def merge(files: tuple[Path, ...], *, output: Path, force: bool) -> None:
     """Several recordings as one session: of different servers side by side, of one server one after another.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vtop import plain, units
-from vtop.cli.arguments import joined
+from vtop.cli.arguments import OfServers, joined
 from vtop.cli.common import attached, echo, servers_of, whole
 from vtop.cli.options import DEFAULT_URL, Seconds, access_options, server_options
 from vtop.errors import VtopError
@@ -63,15 +63,18 @@ def consent(asked: dict[str, Any], target: Target) -> None:
     asked["yes"] = True
 
 
-def phases_of(asked: dict[str, Any]) -> tuple[PlannedPhase, ...]:
-    """The phases of --load; none without it. Raises VtopError for what cannot be understood, bounds included."""
+def phases_of(asked: dict[str, Any], *, endless: bool = False) -> tuple[PlannedPhase, ...]:
+    """The phases of --load; none without it. Raises VtopError for what cannot be understood, bounds included.
+
+    endless: a single phase without n= and for= goes on until it is stopped, as somebody at the screen can.
+    """
     if not asked["loads"]:
         if asked["slo"]:
             raise VtopError("--slo goes with --load: it is about the load's own requests")
         return ()
     from vtop.load.workload.spec import phases
 
-    return _checked(phases(asked["loads"]), asked)
+    return _checked(phases(asked["loads"], endless=endless), asked)
 
 
 def _checked(plan: tuple[PlannedPhase, ...], asked: dict[str, Any]) -> tuple[PlannedPhase, ...]:
@@ -85,7 +88,7 @@ def _checked(plan: tuple[PlannedPhase, ...], asked: dict[str, Any]) -> tuple[Pla
     return plan
 
 
-@click.command()
+@click.command(cls=OfServers)
 @server_options
 @click.option("--concurrency", default="1,2,4,8,16,32,64", show_default=True, metavar="LIST", help="1..64, or a list.")
 @click.option("--in", "input_tokens", metavar="TOKENS", help="512, or 512~2048. [1024]")
@@ -110,28 +113,44 @@ def sweep(
 
     Exit codes: 0 done, 1 a phase ended early, 2 nothing succeeded or it could not be, 128 + n ended by signal n.
     """
-    from vtop.load.workload.phase import thin
     from vtop.load.workload.spec import sweep as planned
 
     # what is not given is left to the words: a dataset brings lengths of its own
     given = [f"{key}={value}" for key, value in (("in", input_tokens), ("out", output_tokens)) if value is not None]
     plan = _checked(planned(concurrency, words=" ".join((*given, words))), asked)
-    servers = servers_of(asked)
+    sys.exit(recorded_load(plan, servers_of(asked), output, None, asked, reason="the sweep is done", settle_s=gap_s))
+
+
+def recorded_load(
+    plan: Sequence[PlannedPhase],
+    servers: tuple[list[Target], list[Access]],
+    output: Path,
+    for_s: float | None,
+    asked: dict[str, Any],
+    *,
+    reason: str = "the load is done",
+    settle_s: float | None = None,
+) -> int:
+    """The load, and the servers beside it, on record until it is through or for_s is over; the exit code."""
+    from vtop.load.workload.phase import thin
+    from vtop.ui.keeping import said_of
+
     consent(asked, servers[0][0])  # before there is a file
     attachment = attached(asked, servers, output)
     controller = controller_of(asked, servers, attachment.recording, attachment.began_s, plan)
-    controller.settle_s = gap_s
+    if settle_s is not None:
+        controller.settle_s = settle_s
     for phase in plan:
         if (caveat := thin(phase)) is not None:
             echo(caveat, err=True)
     attachment.start()
     try:
-        code = _run(controller, attachment.recording, attachment.stop, "the sweep is done")
+        code = _run(controller, attachment.recording, attachment.stop, reason, for_s=for_s)
     finally:
-        if not attachment.recording.lost:
-            echo(f"recorded {output}", err=True)
+        for saved in attachment.recording.saved:
+            echo(said_of(saved), err=True)
     whole(attachment.recording)
-    sys.exit(code)
+    return code
 
 
 @click.command()
@@ -205,8 +224,10 @@ def _run(
     stop: Callable[[str], None],
     reason: str,
     write: Callable[[Sequence[AnyEvent]], None] = lambda events: None,
+    *,
+    for_s: float | None = None,
 ) -> int:
-    """Until the load is through, or a signal ends it; a line on stderr for each phase. The exit code.
+    """Until the load is through, for_s is over, or a signal ends it; a line on stderr for each phase. The exit code.
 
     write: takes all events, in order; what it is written to may be closed, as by `| head`.
     """
@@ -229,6 +250,9 @@ def _run(
         over = False
         while not over and left_s > 0:
             over = controller.finished.wait(0.25)
+            if for_s is not None and recording.clock() >= for_s:
+                for_s = None
+                controller.abort()
             left_s -= 0.25 if numbers else 0.0  # it may hang in the network
             events = recording.take()
             write(events)
@@ -345,6 +369,10 @@ def _row(part: LoadPart, frame: Frame) -> str:
         said.append(f"client-limited: {part.limited}")
     if part.wrong_length:
         said.append(f"{part.wrong_length} prompts of another length than asked")
+    if part.ended_early:
+        said.append(f"{part.ended_early} answers shorter than asked")
+    if part.itl_is_chunks:
+        said.append("ITL is between chunks, not tokens")
     hits = frame.prefix_cache
     if hits.hit_tokens and hits.hit_ratio is not None and hits.hit_ratio >= 0.01:
         said.append(f"prefix hits {units.percent(hits.hit_ratio)}")

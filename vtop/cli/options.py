@@ -114,16 +114,16 @@ look_options = together(
         "--theme",
         metavar="NAME",
         envvar="VTOP_THEME",
-        help="dark, light, contrast, ansi16. [what the terminal can show; dark in documents]",
+        help="dark, light, contrast, ansi16, or one of your own. [as last time, else what the terminal can show]",
     ),
     click.option("--ascii", "ascii_only", is_flag=True, envvar="VTOP_ASCII", help="No character beyond ASCII."),
     click.option(
         "--window",
         "window_s",
         type=Seconds(least=1),
-        help="Time window of numbers and charts. [grows to 5m with the session; 5m in documents]",
+        help="Time window of numbers and charts. [as last time, else it grows to 5m; 5m in documents]",
     ),
-    click.option("--hide", default="", metavar="PANELS", help="Panels to leave out: gpus,latencies,…"),
+    click.option("--hide", metavar="PANELS", help="Panels to leave out: gpus,latencies,…; '' for none. [as last time]"),
 )
 
 load_options = together(

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vtop.cli.whatif import at_limit
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
@@ -50,6 +49,7 @@ def priced_of(report: Report, file: Path, budget_s: float, tell: Callable[[str],
         return Priced(missing=(f"it is longer than an hour (vtop whatif {file.name} --prices)",))
     from vtop.engine.fit.calibration import host_factors_of
     from vtop.engine.runs.runs import Run, read
+    from vtop.engine.runs.settled import at_limit
     from vtop.engine.whatif.prices import cost_s
 
     try:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from vtop import units
+from vtop.cli import progress
 from vtop.cli.common import echo, need_terminal, open_recording, print_json, view_of, write
 from vtop.cli.options import (
     DEFAULT_THEME,
@@ -19,6 +20,9 @@ from vtop.cli.options import (
     shape_option,
 )
 from vtop.errors import VtopError
+
+FILM_WINDOW_S = 60.0  # of a film where none is asked for: so short that its charts move
+MOST_FRAMES = 300
 
 
 @click.command()
@@ -32,9 +36,62 @@ def replay(file: Path, speed: float, at_s: float | None, model_config: Path | No
     view = view_of(look)
     recording = open_recording(file, model_config)
     need_terminal(f"vtop show {file} --text")
+    from vtop.engine.whatif.beside import PricesBeside
     from vtop.ui import run
 
-    run.replay(recording, speed=speed, at_s=at_s, **view)
+    beside = PricesBeside(recording.path)
+    beside.start()
+    try:
+        run.replay(recording, speed=speed, at_s=at_s, prices=beside, **view)
+    finally:
+        beside.stop()
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--from", "from_s", type=Seconds(), default=0.0, help="Where it begins. [the beginning]")
+@click.option("--for", "for_s", type=Seconds(least=0.1), default=20.0, help="How much of the recording. [20s]")
+@click.option("--every", "every_s", type=Seconds(least=0.1), default=1.0, help="Session time between frames. [1s]")
+@click.option("--speed", type=NumberParam(0.1, 100), default=1.0, show_default=True)
+@click.option("--size", type=ScreenSize(), default="100x30", show_default=True)
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="New .svg file.")
+@shape_option
+@look_options
+@progress.shown("filming")
+def film(
+    file: Path,
+    *,
+    from_s: float,
+    for_s: float,
+    every_s: float,
+    speed: float,
+    size: tuple[int, int],
+    output: Path,
+    model_config: Path | None,
+    **look: Any,
+) -> None:
+    """A stretch of a recording as a moving picture of the screen: one SVG, which a page shows like any picture."""
+    from vtop.session.session import read
+
+    if look["window_s"] is None:
+        look["window_s"] = FILM_WINDOW_S
+    view = view_of(look, document=True)
+    if output.exists():
+        raise VtopError(f"{output}: exists already; name a new file, or remove it first")
+    many = round(for_s / every_s) + 1
+    if many > MOST_FRAMES:
+        raise VtopError(
+            f"{many:,} frames are too many for a picture: at most {MOST_FRAMES}; --every {for_s / 100:.3g}s"
+        )
+    session = read(open_recording(file, model_config))
+    if from_s >= session.end_s:
+        raise VtopError(f"--from {units.clock(from_s)}: {file} ends at {units.clock(session.end_s)}")
+    instants_s = [at_s for at in range(many) if (at_s := from_s + at * every_s) <= session.end_s]
+    from vtop.ui import run, screenshot
+
+    pictures = run.film(session, instants_s=instants_s, size=size, **view)
+    write(output, screenshot.moving(pictures, every_s / speed).encode())
+    echo(f"{output}: {len(pictures)} frames, {units.bytes_(output.stat().st_size)}", err=True)
 
 
 @click.command()
@@ -47,6 +104,7 @@ def replay(file: Path, speed: float, at_s: float | None, model_config: Path | No
 @click.option("--png", "png_to", type=click.Path(path_type=Path, dir_okay=False))
 @shape_option
 @look_options
+@progress.shown("drawing")
 def show(
     file: Path,
     *,

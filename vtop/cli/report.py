@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from vtop.cli import progress
 from vtop.cli.common import echo, form_of, open_recording, put
 from vtop.errors import VtopError
 
@@ -36,6 +36,7 @@ PRICES_S = 20.0  # of simulation, roughly, that a report may take
     help="TOML of conditions; exit 1 if one fails.",
 )
 @click.option("--no-prices", "unpriced", is_flag=True, help="Without what more of each limit would be worth.")
+@progress.shown("making the report")
 def report(
     files: tuple[Path, ...],
     output: Path | None,
@@ -84,13 +85,10 @@ def _prices(reports: Sequence[Report], files: Sequence[Path]) -> list[Priced]:
     from vtop.cli.prices import priced_of
 
     def tell(run: str) -> None:
-        if sys.stderr.isatty():
-            click.echo(f"\r\x1b[Ksimulating the price of each limit: {run} …", err=True, nl=False)
+        if (line := progress.current()) is not None:
+            line.say(f"simulating the price of each limit: {run}")
 
-    made = [priced_of(one, file, PRICES_S / len(files), tell) for one, file in zip(reports, files, strict=True)]
-    if sys.stderr.isatty() and any(one.prices for one in made):
-        click.echo("\r\x1b[K", err=True, nl=False)
-    return made
+    return [priced_of(one, file, PRICES_S / len(files), tell) for one, file in zip(reports, files, strict=True)]
 
 
 def _content(

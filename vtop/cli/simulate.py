@@ -96,7 +96,7 @@ def demo(record_to: Path | None, fault: str, **look: Any) -> None:
 
     Everything runs on this machine and ends with the screen. Without a terminal it prints one instant.
     """
-    view = view_of(look)
+    view = view_of(look, document=no_terminal() is not None)
     asked_of_server = {"enable_prefix_caching": False, "enable_mfu_metrics": True, "fault": fault}
     settings = _settings({"kv_tokens": DEMO_KV_TOKENS, **asked_of_server})
     if no_terminal() is not None:

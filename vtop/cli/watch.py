@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vtop import units
+from vtop.cli.arguments import OfServers
 from vtop.cli.common import attached, echo, print_json, servers_of, whole
-from vtop.cli.load import consent, controller_of
-from vtop.cli.options import DOCUMENT_WINDOW_S, Seconds, server_options
+from vtop.cli.load import consent, controller_of, phases_of, recorded_load
+from vtop.cli.options import DOCUMENT_WINDOW_S, Seconds, load_options, server_options
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def live(
     import contextlib
     import signal
 
-    from vtop.ui import run
+    from vtop.ui import keeping, run
 
     if phases:
         consent(asked, servers[0][0])  # before there is a file
@@ -62,10 +63,12 @@ def live(
         if load is not None:
             load.stop()
         attachment.stop(left)
-        if path is not None and not attachment.recording.lost:
-            with contextlib.suppress(OSError):  # the terminal may be gone
-                echo(f"recorded {path}", err=True)
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            for saved in attachment.recording.saved:
+                echo(keeping.said_of(saved), err=True)
     whole(attachment.recording)
+    if load is not None and load.failed is not None:
+        raise VtopError(load.failed)
 
 
 def once(attachment: Attachment, view: dict[str, Any], as_json: bool) -> None:
@@ -96,14 +99,16 @@ def once(attachment: Attachment, view: dict[str, Any], as_json: bool) -> None:
         sys.exit(2)
 
 
-@click.command()
+@click.command(cls=OfServers)
 @server_options
-@click.option("--for", "for_s", type=Seconds(least=0.1), help="Stop after this time. [until ctrl-c]")
+@load_options
+@click.option("--for", "for_s", type=Seconds(least=0.1), help="Stop after this time. [until ctrl-c, or the load's end]")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="New file, or -.")
 def record(for_s: float | None, output: Path, **asked: Any) -> None:
-    """Record without a screen: FILE.jsonl, .jsonl.gz or .jsonl.zst.
+    """Record without a screen: FILE.jsonl, .jsonl.gz or .jsonl.zst; with --load until that is through.
 
-    Exit codes: 0 done, 2 nothing was recorded, or not all of it; 128 + n: nobody reads stdout any more.
+    Exit codes: 0 done, 2 nothing was recorded, or not all of it; 128 + n: nobody reads stdout any more. With --load
+    those of vtop sweep.
     """
     import signal
     import threading
@@ -113,7 +118,10 @@ def record(for_s: float | None, output: Path, **asked: Any) -> None:
 
     if output == Path("-") and sys.stdout.isatty():
         raise VtopError("-o -: stdout is a terminal; name a file, or lead it into a program")
+    phases = phases_of(asked)
     servers = servers_of(asked)
+    if phases:
+        sys.exit(recorded_load(phases, servers, output, for_s, asked))
     stop = threading.Event()
     reasons: list[str] = []
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vtop.cli import progress
 from vtop.cli.common import echo, form_of, given_shape, open_recording, put, write
 from vtop.cli.options import shape_option, together
 from vtop.errors import VtopError
@@ -55,6 +56,7 @@ _was_options = together(
 @_was_options
 @click.option("--format", "form", type=click.Choice(FORMS), help="[by the ending of -o]")
 @click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), help="Where to. [stdout]")
+@progress.shown("simulating")
 def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -> None:
     """What would other flags have done to this recording's load?
 
@@ -127,6 +129,7 @@ def _said(simulated_s: float, took_s: float) -> None:
 @click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="New .toml file.")
 @click.option("--name", metavar="NAME", help="Of the profile. [the file's]")
 @_was_options
+@progress.shown("fitting")
 def fit(files: tuple[Path, ...], output: Path, name: str | None, **asked: Any) -> None:
     """Fit the simulated engine's timing to recordings, and say how far off it is and where it holds.
 
@@ -176,6 +179,8 @@ def _runs(file: Path, asked: dict[str, Any]) -> tuple[list[Run], list[str]]:
             raise VtopError(f"{file}: no load in it that can be replayed: {why[0] if why else 'it is empty'}{more}")
         for one in why:
             echo(f"vtop: {file}: left out: {one}", err=True)
+    from vtop.engine.runs.settled import at_limit
+
     settled = [at_limit(run) for run in runs]
     taken = list(dict.fromkeys(words for _, words in settled if words))
     taken += dict.fromkeys(
@@ -188,26 +193,6 @@ def _runs(file: Path, asked: dict[str, Any]) -> tuple[list[Run], list[str]]:
         said = f", {why[0]}" if why else ""
         echo(f"vtop: {flag} is not on record: {value} taken{said}; was it another? --was{flag[1:]} N", err=True)
     return [run for run, _ in settled], [" ".join(line.split()[:2]) for line in taken]
-
-
-def at_limit(run: Run) -> tuple[Run, str]:
-    """The run with the max_num_seqs it was made with, as far as the recording shows it; and how that is said, where it
-    is taken for granted."""
-    from vtop.engine.runs.runs import TOLD
-
-    seen, known, whence = run.observed, run.flags.max_num_seqs, run.whence.get("max_num_seqs")
-    if whence is not None and (seen.most_running is None or seen.most_running <= known):
-        return run, ""
-    if whence == TOLD:
-        raise VtopError(f"--was-max-num-seqs {known}: {run.name} has {seen.most_running} running at once")
-    if seen.max_num_seqs is not None:
-        seqs, why = seen.max_num_seqs, " as so many ran while others waited and the pool had room"
-    else:
-        seqs, why = max(SEQS, seen.most_running or 0), ""
-    budget = max(run.flags.max_num_batched_tokens, seqs)
-    changed = replace(run.flags, max_num_seqs=seqs, max_num_batched_tokens=budget)
-    others = {name: whence for name, whence in run.whence.items() if name != "max_num_seqs"}
-    return replace(run, flags=changed, whence=others), f"--max-num-seqs {seqs}{why}"
 
 
 def _changed(flags: Flags, asked: dict[str, Any]) -> Flags:

@@ -19,7 +19,9 @@ from vtop.draw.panels.freshness import as_of
 from vtop.draw.panels.header import header
 from vtop.draw.panels.registry import PANELS, Panel, heading_notes
 from vtop.draw.panels.sizes import Rows
+from vtop.draw.panels.timeline import Timeline, timeline
 from vtop.draw.panels.verdict_line import status
+from vtop.draw.panels.waiting import LEAST_ROWS, awaited, waiting
 from vtop.draw.text import Line, Phrase, blank, heading, phrases
 from vtop.draw.theme import Look
 from vtop.session.frame.frame import Frame
@@ -30,6 +32,7 @@ TWO_COLUMNS: Final = 110
 FOUR_COLUMNS: Final = 300  # below the charts, where tables and lists stand
 _DRIVES: Final = 20  # rows that one panel below the charts may take from them; a list uses more where they are over
 TWO_LINES: Final = 22  # rows from which the verdict has a second line
+TIME_CELLS: Final = 44  # of the row of time of a recording, at most
 Key = tuple[str, str]  # its face and what it does, in a word or two
 KEYS: Final[tuple[Key, ...]] = (  # the first stay longest
     ("q", "quit"), ("?", "numbers"), ("w", "why"), ("␣", "pause"), ("+ −", "zoom"), ("tab", "choose"), ("^p", "all"),
@@ -55,6 +58,7 @@ class Want(NamedTuple):
 
 
 _AXIS: Final = Want("axis", Rows(1, 1, 0))
+_CARD: Final = Want("waiting", Rows(LEAST_ROWS, 99, 4))
 
 
 def body() -> tuple[str, ...]:
@@ -78,6 +82,9 @@ def arrange(
         axis = [_AXIS] if "alone" in PANELS[only].charted else []
         return top + _column([Want(only, Rows(1, rows)), *axis], (MARGIN, y, inner, rows - y))
     shown = [panel for panel in PANELS.values() if panel.name not in hidden]
+    if awaited(frame) and rows - y >= LEAST_ROWS:  # no server's numbers to leave room for
+        going_on = [panel for panel in shown if not (panel.of_servers or panel.charted)]
+        return top + _column([_CARD, *_wants(going_on, frame)], (MARGIN, y, inner, rows - y))
     if width < TWO_COLUMNS:
         charts = _wants([panel for panel in shown if "narrow" in panel.charted], frame, "narrow")
         others = _wants([panel for panel in shown if "narrow" not in panel.charted], frame, "narrow")
@@ -186,8 +193,12 @@ def drawn(
     hidden: frozenset[str] = frozenset(),
     only: str | None = None,
     chosen: str | None = None,
+    time: Timeline | None = None,
 ) -> list[tuple[Place, list[Line]]]:
-    """Every panel's place and its lines; the `chosen` one is marked, and the keys stand in the last line."""
+    """Every panel's place and its lines; the `chosen` one is marked, and the keys stand in the last line.
+
+    `time`: of a recording, its row of time beside the keys, where there is room.
+    """
     narrow = width < TWO_COLUMNS and only is None
     before = as_of(frame) if narrow else ""
     found = [
@@ -200,8 +211,12 @@ def drawn(
         for place in arrange(width, height, frame, hidden, only)
     ]
     if height > 1:
-        last = Place("keys", MARGIN, height - 1, max(0, width - 2 * MARGIN), 1)
+        inner = max(0, width - 2 * MARGIN)
+        bar = min(TIME_CELLS, inner // 2) if time is not None and inner >= TIME_CELLS else 0
+        last = Place("keys", MARGIN, height - 1, inner - bar, 1)
         found.append((last, [_keys(keys, last.width, look)]))
+        if time is not None and bar:
+            found.append((Place("timeline", MARGIN + last.width, height - 1, bar, 1), [timeline(time, bar, look)]))
     return found
 
 
@@ -218,6 +233,8 @@ def _panel(place: Place, frame: Frame, look: Look, *, before: str, state: str, c
         return status(frame, place.width, place.height, look)
     if place.panel == "axis":
         return axis(frame, place.width, place.height, look, before)
+    if place.panel == "waiting":
+        return [heading(look, place.width, "no answer yet"), *waiting(frame, place.width, place.height - 1, look)]
     panel = PANELS[place.panel]
     if not place.heading:
         lines = panel.draw(frame, place.width, place.height, look)

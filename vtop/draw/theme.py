@@ -9,6 +9,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from rich.color import Color, ColorParseError, blend_rgb
@@ -16,7 +17,7 @@ from rich.color_triplet import ColorTriplet
 from rich.errors import StyleSyntaxError
 from rich.style import Style
 
-from vtop import plain
+from vtop import plain, xdg
 from vtop.errors import VtopError
 from vtop.shipped import folder
 
@@ -187,17 +188,26 @@ def clean(text: str) -> str:
 
 
 def names() -> tuple[str, ...]:
-    """The themes there are, by name."""
-    return tuple(sorted(path.stem for path in folder("themes").glob("*.toml")))
+    """The themes there are, by name: vtop's, and a person's own."""
+    return tuple(sorted({path.stem for place in _places() for path in place.glob("*.toml")}))
+
+
+def path_of(name: str) -> Path:
+    """The file of a theme; of a person's own before vtop's of the same name."""
+    own, shipped = (place / f"{name}.toml" for place in _places())
+    return own if own.is_file() else shipped
+
+
+def _places() -> tuple[Path, Path]:
+    return xdg.config_folder() / "themes", folder("themes")
 
 
 def load(name: str = "dark", *, ascii: bool = False, colour: bool = True) -> Look:
     """The look of a theme. Raises VtopError for a theme that is not there or not whole."""
     if name not in names():
         raise VtopError(f"there is no theme {name!r}: there are {', '.join(names())}")
-    path = folder("themes") / f"{name}.toml"
     try:
-        return look(name, tomllib.loads(path.read_text("utf-8")), ascii=ascii, colour=colour)
+        return look(name, tomllib.loads(path_of(name).read_text("utf-8")), ascii=ascii, colour=colour)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise VtopError(f"theme {name!r} cannot be read ({error}): there are {', '.join(names())}") from None
 

@@ -33,6 +33,7 @@ class Quantity(StrEnum):
     PREFIX_QUERIES = "prefix_queries"
     PREFIX_HITS = "prefix_hits"
     FINISHED = "finished"  # part: stop, length, abort, error, repetition
+    ANSWERS = "answers"  # n of each finished request of a user: the answers that it asks for
     REJECTED = "rejected"  # part: the limit
     FLOPS = "flops"
     READ_BYTES = "read_bytes"

@@ -81,7 +81,7 @@ class SeriesNames:
     prefixes: tuple[str, ...] = ()  # the first is today's
     families: Mapping[str, FamilyMeaning] = field(default_factory=dict)
     foreign: Mapping[str, FamilyMeaning] = field(default_factory=lambda: PROCESS)  # read beside its own
-    owner_labels: tuple[str, ...] = ()  # who a series belongs to
+    owner_labels: tuple[tuple[str, ...], ...] = ()  # who a series belongs to: of each group the first label there is
     kept_labels: frozenset[str] = frozenset()  # further labels that may be recorded; all others are dropped
     largest: tuple[str, ...] = ()  # name endings: of series that coincide, the largest is kept, not the sum
     pool: PoolLabels = PoolLabels()
@@ -130,7 +130,8 @@ class SeriesNames:
         if found is None:
             return None
         labels = dict(series.labels)
-        owner = "/".join(labels[label] for label in self.owner_labels if labels.get(label))
+        owners = (next(filter(None, map(labels.get, alike)), None) for alike in self.owner_labels)
+        owner = "/".join(one for one in owners if one)
         part = labels.get(found.part_label, "") if found.part_label else found.part
         return SeriesMeaning(found.quantity, found.kind, owner, part, found.rank)
 

@@ -132,6 +132,8 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mem_max_mhz: float | None = None
     throttle: tuple[str, ...] | None = None  # clock event reasons in words; () when none is active
     serving: bool | None = None  # a watched server's process uses this GPU
+    # of a card that MIG divides: the parts that the memory is of; power, clocks and heat are the whole card's
+    mig_instances: int | None = None
     lost: str | None = None  # why the GPU answers nothing, e.g. "GPU is lost"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import gzip
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +36,7 @@ from vtop.recording.events import (
     instant_of,
 )
 from vtop.recording.inflate import Undecodable, inflater, suffix_by_content, suffix_of
-from vtop.recording.recording_file import RecordingFile, new, unnamed
+from vtop.recording.recording_file import STDOUT, RecordingFile, Saved, new, unnamed
 
 _LONGEST_START = 1 << 20  # bytes; what has no line end by then is no recording
 _LONGEST_LINE = 1 << 26  # bytes; a longer one is left out, and never held whole
@@ -73,6 +74,7 @@ class LiveRecording:
         self.clock = clock
         self._secrets = tuple(encode_text(secret) for secret in secrets if secret)
         self.lost: list[str] = []  # sentences: the files that lack something of this session, and why
+        self.saved: list[Saved] = []  # the files that were closed whole, in order
         self.unread = False  # whoever read stdout has gone
         self._lock = threading.RLock()
         self._last_t = 0.0
@@ -130,6 +132,14 @@ class LiveRecording:
         with self._lock:
             return [self._fresh.popleft() for _ in range(min(limit, len(self._fresh)))]
 
+    def so_far(self) -> Iterator[AnyEvent]:
+        """All events from the beginning on, where a file still holds them: as they were appended."""
+        with self._lock:
+            file = self._files.get(None) or next(iter(self._files.values()), None)
+            lines = b"".join(file.content()).splitlines() if file is not None and file.path != STDOUT else []
+        for line in lines:
+            yield decode(line)
+
     def save_to(self, path: Path) -> str:
         """Write the session to a new file and go on writing there; where it begins, in words. Raises VtopError.
 
@@ -138,6 +148,7 @@ class LiveRecording:
         with self._lock:
             spool = self._files.get(None)
             file = new(path)
+            file.begins_s = 0.0 if spool is not None else self._last_t
             try:
                 for piece in spool.content() if spool is not None else (encode(self._begun_now()) + b"\n",):
                     file.write(piece)
@@ -156,8 +167,8 @@ class LiveRecording:
     def _begun_now(self) -> Start:
         return msgspec.structs.replace(self.start, t=self._last_t)
 
-    def stop_saving(self) -> None:
-        """Close the file that `save_to` opened, in good order; the session goes on."""
+    def stop_saving(self) -> Saved | None:
+        """Close the file that `save_to` opened, in good order; the session goes on. None where it is not whole."""
         with self._lock:
             path = self.saving_to
             if path is not None and path != self.path:
@@ -168,6 +179,9 @@ class LiveRecording:
                 except OSError as error:
                     _give_up(file)
                     self.append(Note(source="recording", text=self._lose(path, file, error)))
+                    return None
+                return self._whole(file)
+            return None
 
     def close(self, reason: str) -> None:
         """The end. What could not be written by now is in `lost`."""
@@ -179,7 +193,14 @@ class LiveRecording:
                 except OSError as error:
                     if path is not None:
                         self._lose(path, file, error)
+                    continue
+                self._whole(file)
             self._files.clear()
+
+    def _whole(self, file: RecordingFile) -> Saved | None:
+        if (saved := file.saved(self._last_t)) is not None:
+            self.saved.append(saved)
+        return saved
 
     def _write(self, line: bytes) -> list[str]:
         """Write to every file; what there is to say about it. A file that cannot be written any more is given up."""
@@ -283,10 +304,23 @@ class FileRecording:
             self._raw.close()
             raise
 
+    def again(self) -> FileRecording:
+        """The same file from its beginning, to be closed by whoever asks."""
+        return FileRecording(self.path)
+
     @property
     def lines(self) -> int:
         """How many lines have been taken, unreadable ones included."""
         return self._line_number
+
+    @property
+    def read_ratio(self) -> float:
+        """How much of the file as it is now has been read: 0 to 1."""
+        try:
+            size = os.fstat(self._raw.fileno()).st_size
+            return min(1.0, self._raw.tell() / size) if size else 1.0
+        except (OSError, ValueError):  # closed, or a pipe
+            return 1.0
 
     def take(self, limit: int = 1_000_000) -> list[AnyEvent]:
         events: list[AnyEvent] = []

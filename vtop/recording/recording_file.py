@@ -11,9 +11,11 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
+from vtop import units
 from vtop.errors import VtopError
 from vtop.recording.inflate import inflater, suffix_of
 
@@ -22,11 +24,29 @@ HELD_BYTES: Final = 32 << 20  # of lines that wait for room, hours of a usual se
 _PASSES: Final = (errno.ENOSPC, errno.EDQUOT, errno.EAGAIN)  # there may be room again
 
 
-class RecordingFile:
-    """raw: unbuffered. suffix: of its name, which says how it is compressed. path: None for one without a name."""
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A file that was closed with all its lines: how long it is in session time, how large on the disk."""
 
-    def __init__(self, raw: IO[bytes], suffix: str = "", path: Path | None = None) -> None:
+    path: Path
+    long_s: float
+    size_bytes: int
+
+    @property
+    def words(self) -> str:
+        """2:31, 1.20 MB"""
+        return f"{units.clock(self.long_s)}, {units.bytes_(self.size_bytes)}"
+
+
+class RecordingFile:
+    """raw: unbuffered. suffix: of its name, which says how it is compressed. path: None for one without a name.
+
+    begins_s: the session time of its first line.
+    """
+
+    def __init__(self, raw: IO[bytes], suffix: str = "", path: Path | None = None, *, begins_s: float = 0.0) -> None:
         self.path = path
+        self.begins_s = begins_s
         self.waits_for: str | None = None  # why lines are held in memory, while they are
         self.held_lines = 0  # that the disk has not taken in full
         self._raw = raw
@@ -60,6 +80,12 @@ class RecordingFile:
             yield from inflate(bytes(self._held))
         finally:
             self._raw.seek(0, os.SEEK_END)
+
+    def saved(self, until_s: float) -> Saved | None:
+        """What stands in the file, once it is closed; None for one that nobody will find by a name."""
+        if self.path is None or self.path == STDOUT:
+            return None
+        return Saved(self.path, until_s - self.begins_s, self._written)
 
     def close(self) -> None:
         """Raises OSError when lines are lost by that."""

@@ -1,21 +1,30 @@
-"""A recording in a file, with the model's shape that its reader knows and its writer could not read."""
+"""A recording in a file, with what its reader knows beside it: the model's shape, and marks that were set later."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
 from vtop.recording.events import AnyEvent, Identity
+from vtop.recording.marks_beside import interleaved, read_marks
 from vtop.recording.recording import FileRecording
 
 
 class ShapedRecording(FileRecording):
-    """As FileRecording; from `know` on every server has the shape given, until one of its own is on record."""
+    """As FileRecording, with the marks of the file beside it.
+
+    From `know` on every server has the shape given, until one of its own is on record.
+    """
 
     _shape: dict[str, int | str] | None = None
     _ahead: tuple[Identity, ...] = ()
     _told: frozenset[int] = frozenset()  # servers whose own shape is on record
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._marks = read_marks(path)
 
     def know(self, shape: Mapping[str, int | str]) -> None:
         """To be called before anything is taken."""
@@ -24,11 +33,20 @@ class ShapedRecording(FileRecording):
             Identity(t=0.0, server=number, shape=self._shape) for number in range(len(self.start.servers))
         )
 
+    def again(self) -> ShapedRecording:
+        other = ShapedRecording(self.path)
+        if self._shape is not None:
+            other.know(self._shape)
+        return other
+
     def take(self, limit: int = 1_000_000) -> list[AnyEvent]:
+        events = super().take(limit)
+        if self._marks:
+            events = list(interleaved(events, self._marks))
         if self._shape is None:
-            return super().take(limit)
+            return events
         ahead, self._ahead = self._ahead, ()
-        return [*ahead, *(self._shaped(event) for event in super().take(limit))]
+        return [*ahead, *map(self._shaped, events)]
 
     def _shaped(self, event: AnyEvent) -> AnyEvent:
         if not isinstance(event, Identity):

@@ -111,6 +111,7 @@ class Numbers:
     prompt_tokens: float | None
     prompt_per_s: float | None
     preemptions: float | None
+    preemptions_apart_s: float | None  # seconds / preemptions
     running: Level
     waiting: Level
     kv: KvUse
@@ -177,6 +178,7 @@ def numbers(frame: Frame, load: LoadPart | None, begin_s: float, end_s: float) -
         prompt_tokens=frame.prompt_tokens.in_window,
         prompt_per_s=frame.prompt_tokens.per_s,
         preemptions=frame.preemption.count.in_window,
+        preemptions_apart_s=(end_s - begin_s) / put_back if (put_back := frame.preemption.count.in_window) else None,
         running=_level(frame.requests.running),
         waiting=_level(frame.requests.waiting),
         kv=_kv(frame),

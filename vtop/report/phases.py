@@ -1,9 +1,10 @@
 """Which stretches of a recording a report speaks about, and at which instant the session is to be asked about each.
 
 A phase is what was asked for (`--phase`); else one of vtop's own load, from the end of its warm-up; else what lies
-between marks; else the stretch in which requests ran. Its steady part is the middle STEADY of it: the climb to its load
-and the drain are left out. A frame's window lies between two scrapes: a phase is that from the first scrape in it to
-the first scrape after it, unless the next load had begun by then.
+between marks; else the stretch in which requests ran, or each of them where nobody was there in between: a load that is
+only watched has no other sign of where it ends and the next begins. Its steady part is the middle STEADY of it: the
+climb to its load and the drain are left out. A frame's window lies between two scrapes: a phase is that from the first
+scrape in it to the first scrape after it, unless the next load had begun by then.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from vtop import units
 from vtop.errors import VtopError
@@ -20,11 +22,15 @@ from vtop.session.history.tracks import Track
 from vtop.session.session import Session
 
 STEADY = 0.6  # of a phase, its middle
+PAUSE = 2  # scrapes in a row without a request
+MANY, OTHER = 8, 1.2  # in flight before and after, one so many times the other: then one such scrape is a pause, too
+SHORTEST_S = 5.0  # less is a trial before a load, or what is left of it
+MOST = 12  # stretches: more are not loads one after another, but requests now and then
 
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """A part of the session, in its seconds. source: load, asked, mark, activity."""
+    """A part of the session, in its seconds. source: load, asked, mark, activity, pause (between two of them)."""
 
     name: str
     source: str
@@ -80,7 +86,10 @@ def ranges(session: Session, asked: Sequence[TimeRange] = ()) -> tuple[TimeRange
         return ()
     marked = [mark for mark in session.marks("mark") if busy[0] < mark.at_s < busy[1]]
     if not marked:
-        return (TimeRange("all requests", "activity", *busy),)
+        parts = _apart(session.servers[0]) if len(session.servers) == 1 else []
+        if not 1 < len(parts) <= MOST:
+            return (TimeRange("all requests", "activity", *busy),)
+        return tuple(TimeRange(f"{units.clock(a)}–{units.clock(b)}", "pause", a, b) for a, b in parts)
     names = ["before the first mark", *(mark.text for mark in marked)]
     edges = [busy[0], *(mark.at_s for mark in marked), busy[1]]
     return tuple(
@@ -114,6 +123,48 @@ def activity(servers: Sequence[ServerHistory]) -> tuple[float, float] | None:
             begins.append(server.at_s[max(0, min(scrapes) - 1)])
             ends.append(server.at_s[min(max(scrapes) + 1, len(server.at_s) - 1)])
     return (min(begins), max(ends)) if begins else None
+
+
+def _apart(server: ServerHistory) -> list[tuple[float, float]]:
+    """The stretches with requests that a pause or a gap lies between; a short one goes with the next."""
+    gauges = [track for quantity in (Quantity.RUNNING, Quantity.WAITING) if (track := server.total(quantity))]
+    if not gauges or not server.at_s:
+        return []
+    last = len(server.at_s) - 1
+    rows = (track.every(0, last) for track in gauges)
+    present = [sum(value for value in row if value == value) for row in zip(*rows, strict=True)]
+    anew = {bisect_left(server.at_s, stop) for _, stop in server.gaps}
+    found: list[list[float]] = []
+    begin = end = None  # scrapes
+    for scrape, many in enumerate(present):
+        if not many:
+            continue
+        if begin is None or end is None:
+            begin = scrape
+        elif _paused(present, end, scrape) or any(end < one <= scrape for one in anew):
+            found.append([server.at_s[max(0, begin - 1)], server.at_s[min(end + 1, last)]])
+            begin = scrape
+        end = scrape
+    if begin is not None and end is not None:
+        found.append([server.at_s[max(0, begin - 1)], server.at_s[min(end + 1, last)]])
+    joined: list[list[float]] = []
+    for one in found:
+        if joined and joined[-1][1] - joined[-1][0] < SHORTEST_S:
+            joined[-1][1] = one[1]
+        else:
+            joined.append(one)
+    if len(joined) > 1 and joined[-1][1] - joined[-1][0] < SHORTEST_S:
+        joined[-2][1] = joined.pop()[1]
+    return [(begin_s, end_s) for begin_s, end_s in joined]
+
+
+def _paused(present: Sequence[float], end: int, begin: int) -> bool:
+    """Whether nobody was there for long enough between two scrapes with requests."""
+    idle = begin - end - 1
+    if idle >= PAUSE:
+        return True
+    before, after = median(present[max(0, end - 4) : end + 1]), median(present[begin : begin + 5])
+    return idle == 1 and min(before, after) >= MANY and max(before, after) >= OTHER * min(before, after)
 
 
 def _positive(track: Track | None, last: int) -> list[int]:

@@ -9,16 +9,8 @@ from typing import Final
 
 from vtop.report.findings.next_steps import NextStep
 from vtop.report.render.document import Block, Finding, Findings, Table, Text
-from vtop.session.frame.prices import Price, Prices, Suggestion, Worth
+from vtop.session.frame.prices import FLAGS, LABELS, Price, Prices, Suggestion, brings, worth
 
-LABELS: Final = {
-    "kv": "KV pool",
-    "max-num-seqs": "max-num-seqs",
-    "token-budget": "token budget",
-    "gpu": "GPU speed",
-    "launch": "launch speed",
-}
-LEAST: Final = 0.005  # per cent: less is not said
 EXPLAINED: Final = (
     "What 10 % more of each would be worth (max-num-seqs: to the next size that has a CUDA graph), by the simulated "
     "engine: both sides of a pair on the same plausible server, ± half the 90 % interval of the mean over them. What "
@@ -51,6 +43,10 @@ def binds(of: Prices) -> str:
     price = of.binding
     if price is None:
         return f"{named(of)}: no limit binds: 10 % more of any is worth next to nothing."
+    if price.limit not in FLAGS:  # whatever is faster is worth something: that is no limit that a flag sets
+        said = f"{named(of)}: no flag binds: 10 % more of each is worth next to nothing; of {LABELS[price.limit]} "
+        said += f"{worth(price.output)} output tokens/s, mean TTFT {worth(price.ttft)}"
+        return f"{said}; {brings(of.suggestion)}." if of.suggestion is not None else f"{said}."
     said = f"{named(of)}: {LABELS[price.limit]} binds: {_more(price)} is worth {worth(price.output)} output tokens/s"
     said += f", mean TTFT {worth(price.ttft)}"
     return f"{said}; {brings(of.suggestion)}." if of.suggestion is not None else f"{said}."
@@ -59,18 +55,6 @@ def binds(of: Prices) -> str:
 def named(of: Prices) -> str:
     """The load, as short as it can be told: c=64."""
     return (of.run.partition(", ")[2] or of.run).partition(" in=")[0]
-
-
-def brings(of: Suggestion) -> str:
-    return f"{of.flag} would bring {worth(of.output)} output tokens/s, mean TTFT {worth(of.ttft)}"
-
-
-def worth(of: Worth) -> str:
-    """+7.37 ± 0.01 %; 0 where nothing came of it."""
-    if of.ratio == of.low == of.high == 0.0:
-        return "0"
-    half = (of.high - of.low) / 2 * 100
-    return f"{_signed(of.ratio * 100)} ± {half:.2f} %" if half >= LEAST else f"{_signed(of.ratio * 100)} %"
 
 
 def steps(priced: Priced, file: str) -> tuple[NextStep, ...]:
@@ -87,15 +71,15 @@ def _step(flag: str, of: Sequence[Prices], file: str) -> NextStep:
     evidence = tuple(f"{named(one)}: {brings(one.suggestion)}" for one in of if one.suggestion is not None)
     return NextStep(
         flag=flag,
-        why=f"by the simulated engine more of the {LABELS[suggested[0].limit]} is worth most",
+        why=f"by the simulated engine {_which(suggested[0])} is worth most",
         where=tuple(named(one) for one in of),
         evidence=evidence,
         commands=(f"vtop whatif {shlex.quote(file)} {flag}",),
     )
 
 
-def _signed(percents: float) -> str:
-    return f"{percents:+.2f}".replace("-", "−") if abs(percents) >= LEAST else "0.00"
+def _which(of: Suggestion) -> str:
+    return f"more of the {LABELS[of.limit]}" if of.more else f"a smaller {LABELS[of.limit]}"
 
 
 def _more(price: Price) -> str:

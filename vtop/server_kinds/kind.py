@@ -90,6 +90,9 @@ class Suggestions(Protocol):
     def other_budget(self, now: int | None) -> Hint | None:
         """Steps of another size than `now`, in tokens, where that is known."""
 
+    def smaller_steps(self, tokens: int) -> Hint | None:
+        """Steps of so many tokens, which are fewer than now."""
+
     def count_work(self) -> Hint | None:
         """Counters of the work that the engine does."""
 
@@ -107,6 +110,9 @@ class NoSuggestions:
         return None
 
     def other_budget(self, now: int | None) -> Hint | None:
+        return None
+
+    def smaller_steps(self, tokens: int) -> Hint | None:
         return None
 
     def count_work(self) -> Hint | None:

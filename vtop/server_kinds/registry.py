@@ -37,10 +37,9 @@ def recognised(names: Iterable[str]) -> ServerKind | None:
     return None
 
 
-def elsewhere(kind: ServerKind) -> tuple[ServerKind, ...]:
-    """Other kinds whose page is on another path than that of `kind`; one for each path."""
-    paths = {one.endpoints.metrics: one for one in reversed(KINDS.values())}
-    return tuple(one for path, one in paths.items() if path != kind.endpoints.metrics)
+def metrics_paths() -> tuple[str, ...]:
+    """Where some kind of server has its page, each path once."""
+    return tuple(dict.fromkeys(kind.endpoints.metrics for kind in KINDS.values()))
 
 
 def series_names(names: Iterable[str]) -> SeriesNames:

@@ -21,6 +21,7 @@ from vtop.session.frame.frame import View
 from vtop.session.frame.vocabulary import LoggedKind
 from vtop.session.history.gpus import GpuHistory
 from vtop.session.history.server import ServerHistory
+from vtop.session.history.sides import Sides
 from vtop.session.history.tracks import HistogramTrack, Track
 from vtop.session.history.ttft_parts import parts_of
 
@@ -179,6 +180,8 @@ def charts(
     marks: Sequence[LoggedEvent],
     now_s: float,
     view: View,
+    *,
+    sides: Sides = Sides(),  # noqa: B008 - frozen
 ) -> Charts:
     column_s = view.window_s / view.columns
     newest = math.floor(_seen_until(servers, devices, now_s) / column_s + 1e-9)  # columns are numbered from instant 0
@@ -189,22 +192,25 @@ def charts(
     def gauge(quantity: Quantity, take: Callable[[list[float]], float] = sum) -> Points:
         return _together([one.highest(one.server.total(quantity)) for one in columns], take)
 
-    def rate(quantity: Quantity) -> Points:
+    def rate(quantity: Quantity, columns: Sequence[Columns]) -> Points:
         return _together([one.rate(one.server.total(quantity)) for one in columns], sum)
+
+    prefilling = [one for one in columns if one.server not in sides.decode]
+    decoding = [one for one in columns if one.server not in sides.prefill]
 
     stacked = columns if view.stacked else []
     then = [one.fullest(one.server.total(Quantity.RUNNING), one.server.total(Quantity.WAITING)) for one in stacked]
     preemptions = [(one, one.server.total(Quantity.PREEMPTIONS)) for one in columns]
-    queue_s, prefill_s, frontend_s = _breakdown(columns)
-    decode, prefill = _make_up(columns)
+    queue_s, prefill_s, frontend_s = _breakdown(prefilling)
+    decode, prefill = _make_up(decoding)
     return Charts(
         end_s=edges[-1],
         column_s=column_s,
         running=gauge(Quantity.RUNNING),
         waiting=gauge(Quantity.WAITING),
         kv_used=gauge(Quantity.KV_USED, max),
-        generation_per_s=rate(Quantity.GENERATION_TOKENS),
-        prompt_per_s=rate(Quantity.PROMPT_TOKENS),
+        generation_per_s=rate(Quantity.GENERATION_TOKENS, decoding),
+        prompt_per_s=rate(Quantity.PROMPT_TOKENS, prefilling),
         preemptions=_together(_held([one.level(track) for one, track in preemptions]), sum),
         preempted=_together([one.steps(track) for one, track in preemptions], sum),
         decode_per_step=decode,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_right, insort_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,9 +43,9 @@ class EventLog:
         self._marks: list[tuple[float, LoggedEvent]] = []
 
     def add(self, t: float, logged: LoggedEvent) -> None:
-        self._all.append((t, logged))
+        insort_right(self._all, (t, logged), key=_t)  # at the end, but for a mark set while a recording is looked at
         if logged.kind in MARKED:
-            self._marks.append((t, logged))
+            insort_right(self._marks, (t, logged), key=_t)
 
     def preempted(self, t: float, detector: PreemptionDetector, step: PreemptionStep, who: str) -> None:
         self._all.append((t, _Preempted(detector, step, who)))
@@ -68,5 +68,9 @@ class EventLog:
         return tuple(one for _, one in self._marks[:many])
 
 
+def _t(one: tuple[float, Any]) -> float:
+    return one[0]
+
+
 def _seen(known: Sequence[tuple[float, Any]], now_s: float) -> int:
-    return bisect_right(known, now_s, key=lambda one: one[0])
+    return bisect_right(known, now_s, key=_t)

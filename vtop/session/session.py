@@ -7,6 +7,7 @@ than its instant, so a session read to its end gives for any earlier moment what
 from __future__ import annotations
 
 import gc
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -47,7 +48,7 @@ from vtop.session.frame.values import Count
 from vtop.session.frame.verdict import Pressure
 from vtop.session.frame.vocabulary import LoggedKind
 from vtop.session.hardware import energy, roofline
-from vtop.session.history import adapters, busy, server_config
+from vtop.session.history import adapters, busy, server_config, sides
 from vtop.session.history.gpus import GpuHistory
 from vtop.session.history.server import Change, ServerHistory
 from vtop.session.history.window import ScrapeRange, Window, window
@@ -61,6 +62,8 @@ from vtop.session.recompute.decode_only import DecodeSteps
 from vtop.session.recompute.write_fit import WriteFit
 
 EVENTS_SHOWN = 200
+ENGINES_NAMED = 8
+SAID_AGAIN_S = 60.0  # what goes on is told once in so long
 
 
 class Session:
@@ -79,6 +82,9 @@ class Session:
         self._idle_power = energy.IdlePower(self.servers, self.gpus)
         self._load_scaling = load_scaling.LoadScaling(self.servers, self.load)
         self._log = EventLog()
+        self._transfer_said_s: dict[ServerHistory, float] = {}
+        self._held_said: set[ServerHistory] = set()
+        self._divided = False  # between prefill and decode servers, and that was said
 
     # --- what happened -------------------------------------------------------------------------------------------
 
@@ -111,7 +117,7 @@ class Session:
                 if self._known(event.server):
                     self._apply_identity(event)
             case Mark():
-                self._log_event(event.t, event.t, "mark", event.text or "mark")
+                self.mark(event)
             case Note():
                 if event.source == "gpu":
                     self.gpus.apply_note(event)
@@ -154,17 +160,64 @@ class Session:
             self._log_event(
                 scrape.t, scrape.at_s, "note", f"{who}{lines} of /metrics not understood: {scrape.first_bad}"
             )
+        self._note_transfers(server, scrape, index, who)
+        self._note_sides(scrape)
+        if server.held and server not in self._held_said:
+            self._held_said.add(server)
+            said = "/metrics comes now with, now without some series: those stand where they were for up to 4 scrapes"
+            self._log_event(scrape.t, scrape.at_s, "note", who + said)
+        if index and change is None and scrape.full:
+            self._note_engines(server, scrape, index, who)
         detector = self._detectors[server]
         for step in detector.take(index):
             self._log.preempted(scrape.t, detector, step, who)
         if index and change is None:
             self._note_vanished(server, scrape, index, who)
 
+    def _note_engines(self, server: ServerHistory, scrape: Scrape, index: int, who: str) -> None:
+        """Engines that came or went while the server went on."""
+        before, now = (set(server.engines(Quantity.RUNNING, at)) for at in (index - 1, index))
+        if not before or not now:
+            return
+        for names, what in ((now - before, "came"), (before - now, "went")):
+            if names:
+                several = "engines" if len(names) > 1 else "engine"
+                shown = ", ".join(sorted(names)[:ENGINES_NAMED]) + (", …" if len(names) > ENGINES_NAMED else "")
+                said = f"{who}{several} {shown} {what}: {len(now)} now"
+                self._log_event(scrape.t, scrape.at_s, "note", said)
+
+    def _note_transfers(self, server: ServerHistory, scrape: Scrape, index: int, who: str) -> None:
+        """KV that a connector could not bring: its prompt tokens are computed again, or its request fails."""
+        failed = _transfers_failed(server, index - 1, index) if index else None
+        if failed and scrape.at_s - self._transfer_said_s.get(server, -math.inf) >= SAID_AGAIN_S:
+            self._transfer_said_s[server] = scrape.at_s
+            total = _transfers_failed(server, 0, index)
+            said = f"{who}KV transfers fail: {units.count(total)} since vtop attached"
+            self._log_event(scrape.t, scrape.at_s, "note", said)
+
+    def _note_sides(self, scrape: Scrape) -> None:
+        if self._divided or len(self.servers) < 2:
+            return
+        found = sides.sides(self.servers, scrape.t)
+        if found.prefill:
+            self._divided = True
+            urls = [
+                ", ".join(one.target.url for one in self.servers if one in side)
+                for side in (found.prefill, found.decode)
+            ]
+            said = (
+                f"prefill on {urls[0]}, decode on {urls[1]}: each request passes both; prompts and TTFT are told of "
+                "the prefill side, output tokens and finished requests of the decode side"
+            )
+            self._log_event(scrape.t, scrape.at_s, "note", said)
+
     def _note_vanished(self, server: ServerHistory, scrape: Scrape, index: int, who: str) -> None:
         """All requests gone at once and none of them finished. Of a single one a scrape cannot tell: it is no atomic
         snapshot."""
         running, waiting = server.total(Quantity.RUNNING), server.total(Quantity.WAITING)
-        if running is None or waiting is None or running.scrape[-1] != index or running.at(index) or waiting.at(index):
+        if running is None or waiting is None or running.scrape[-1] != index:
+            return
+        if running.at(index) != 0 or waiting.at(index) != 0:  # None: not known
             return
         before = running.at(index - 1) or 0.0
         finished = [server.total(Quantity.FINISHED, part) for part in server.parts(Quantity.FINISHED)]
@@ -230,10 +283,13 @@ class Session:
         event_log = self.event_log(now_s, EVENTS_SHOWN)
         gpus = self.gpus.part(now_s, view.window_s, local=any(target.local for target in self.start.servers))
         servers = tuple(self._server(index, now_s) for index in range(len(self.servers)))
+        divided = sides.sides(self.servers, now_s)
         if len(servers) > 1:
             servers = _loaded(servers, scrapes, self.servers)
+            servers = tuple(replace(one, side=divided.of(self.servers[one.index])) for one in servers)
         waiting = scrapes.gauge(Quantity.WAITING)
         preempted = scrapes.count(Quantity.PREEMPTIONS)
+        before, after = divided.prefilling(scrapes), divided.decoding(scrapes)
         present = self._present(scrapes, now_s, servers, view)
         frame = Frame(
             now_s=now_s,
@@ -250,22 +306,24 @@ class Session:
                 running=scrapes.gauge(Quantity.RUNNING),
                 waiting=waiting,
                 waiting_by_reason=scrapes.by_part(Quantity.WAITING_BY_REASON, scrapes.now),
-                finished=scrapes.count_of_parts(Quantity.FINISHED),
-                finished_by_reason=scrapes.by_part(Quantity.FINISHED, scrapes.delta),
+                finished=after.count_of_parts(Quantity.FINISHED),
+                finished_by_reason=after.by_part(Quantity.FINISHED, after.delta),
                 rejected=scrapes.count_of_parts(Quantity.REJECTED),
+                answers_each=after.mean(Quantity.ANSWERS),
+                users_per_s=_per_s(after, Quantity.ANSWERS),
             ),
             kv=pool.kv(scrapes, now_s),
-            prompt_tokens=scrapes.count(Quantity.PROMPT_TOKENS),
-            generation_tokens=scrapes.count(Quantity.GENERATION_TOKENS),
+            prompt_tokens=before.count(Quantity.PROMPT_TOKENS),
+            generation_tokens=after.count(Quantity.GENERATION_TOKENS),
             throughput=busy.throughput(scrapes),
-            iteration=latencies.iteration(scrapes),
-            ttft=ttft.ttft(asked, waiting, present),
-            latencies=latencies.latencies(asked),
-            prefix_cache=latencies.prefix_cache(scrapes, preempted.in_window),
+            iteration=latencies.iteration(after),
+            ttft=ttft.ttft(asked, waiting, present, divided),
+            latencies=latencies.latencies(asked, divided),
+            prefix_cache=latencies.prefix_cache(before, preempted.in_window),
             preemption=_preemption(scrapes, preempted),
             gpus=gpus,
             event_log=event_log,
-            charts=charts.charts(self.servers, self.gpus, self._log.marks(now_s), now_s, view),
+            charts=charts.charts(self.servers, self.gpus, self._log.marks(now_s), now_s, view, sides=divided),
             load=self._load(now_s),
         )
         if view.buckets:
@@ -274,6 +332,10 @@ class Session:
         at, *earlier = self._pressures(scrapes, frame, view) or [None]
         frame = replace(frame, pressure=at)
         return replace(frame, verdict=verdict(frame, [one for one in earlier if one is not None]))
+
+    def mark(self, mark: Mark) -> None:
+        """A mark that is set, at any instant, while a recording is looked at."""
+        self._log_event(mark.t, mark.t, "mark", mark.text or "mark")
 
     def event_log(self, now_s: float, most: int | None = None) -> tuple[LoggedEvent, ...]:
         """What was known by an instant; the latest `most` of it."""
@@ -296,6 +358,11 @@ class Session:
     def marks(self, kind: LoggedKind) -> tuple[LoggedEvent, ...]:
         """All logged events of a kind that stand in the charts: restart, outage, mark."""
         return tuple(one for one in self._log.marks() if one.kind == kind)
+
+    def landmarks(self) -> tuple[LoggedEvent, ...]:
+        """What a reader of the whole session goes by: where phases of load begin, outages, restarts, marks."""
+        phases = (LoggedEvent(phase.begin.t, "phase", phase.begin.spec) for phase in self.load.phases.values())
+        return (*phases, *self._log.marks())
 
     def _present(self, scrapes: Window, now_s: float, servers: Sequence[ServerPart], view: View) -> Window:
         """The scrapes of a window that speak of now: under the load of now, of servers whose data are fresh, and none
@@ -469,6 +536,12 @@ def _engines(window: Window, servers: Sequence[ServerHistory]) -> tuple[EnginePa
     return tuple(rows)
 
 
+def _per_s(window: Window, quantity: Quantity) -> float | None:
+    """Observations of a histogram in a second."""
+    n, seconds = window.observed(quantity), window.counted_s
+    return n / seconds if n and seconds > 0 else None
+
+
 def _own_step_s(load: LoadPart | None, window: Window) -> float | None:
     """Median ITL of vtop's own load, where it ran in the window and its gaps are those of single tokens."""
     end_s = max((one.server.at_s[one.last] for one in window.ranges), default=0.0)
@@ -488,3 +561,11 @@ def _preemption(window: Window, count: Count) -> Preemption:
         count=count,
         latest_at_s=max(latest, default=None),
     )
+
+
+def _transfers_failed(server: ServerHistory, first: int, last: int) -> float:
+    """By all of the connector's counters that tell of both scrapes."""
+    grown = (
+        server.grown(Quantity.FAILED_TRANSFERS, first, last, part) for part in server.parts(Quantity.FAILED_TRANSFERS)
+    )
+    return sum(one for one in grown if one is not None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 import socket
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from vtop.errors import VtopError
 from vtop.recording.events import Target
 
 DEFAULT_PORT = 8000
+LONGEST_SOCKET = 107  # bytes of a path, on Linux (man 7 unix)
 SCHEME_PORTS = {"http": 80, "https": 443}
 
 _EXPECTED = "expected a server's address such as localhost:8000, :8000, http://host:8000 or http://[::1]:8000"
@@ -36,6 +38,8 @@ class _Parts:
 
 def target(text: str) -> Target:
     """The server that `text` names. Raises VtopError when it names none."""
+    if (path := _socket(text)) is not None:
+        return Target(url=f"unix://{path}", local=True)
     parts = _split(text)
     host = f"[{parts.host}]" if ":" in parts.host else parts.host
     port = "" if parts.port in (None, SCHEME_PORTS[parts.scheme]) else f":{parts.port}"
@@ -44,7 +48,23 @@ def target(text: str) -> Target:
 
 def credentials(text: str) -> tuple[str, str] | None:
     """The user and password written before the host (`http://user:pass@host`), which `target` leaves out."""
-    return _split(text).credentials
+    return _split(text).credentials if _socket(text) is None else None
+
+
+def _socket(text: str) -> str | None:
+    """The path of the Unix socket that is named (unix:///run/server.sock, http+unix://%2Frun%2Fserver.sock)."""
+    scheme, colon, rest = text.strip().partition(":")
+    if not colon or scheme.lower() not in ("unix", "http+unix"):
+        return None
+    path = rest.removeprefix("//")
+    path = unquote(path) if scheme.lower() == "http+unix" else path
+    if not path.startswith("/") or not path.isprintable():
+        raise VtopError(f"{text.strip()}: it names no socket; expected its whole path such as unix:///run/server.sock")
+    if len(os.fsencode(path)) > LONGEST_SOCKET:
+        raise VtopError(
+            f"{text.strip()}: a socket's path is at most {LONGEST_SOCKET} bytes long; name a shorter link to it"
+        )
+    return path
 
 
 def loopback(host: str) -> bool:

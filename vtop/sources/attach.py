@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from vtop import __version__
-from vtop.access import Access
+from vtop.access import Access, socket_path
 from vtop.recording import Identity, LiveRecording, Note, Start, Target
 from vtop.recording.events import FORMAT, Event
 from vtop.sources import command
@@ -62,7 +62,9 @@ class Attachment:
                 self.clock,
                 interval_s=interval_s,
                 shape=shape,
-                started_by=partial(command.on_port, port_of(target)) if target.local else lambda: None,
+                started_by=partial(command.on_port, port)
+                if target.local and (port := port_of(target)) is not None
+                else lambda: None,
             )
             for index, (target, own) in enumerate(zip(targets, access, strict=True))
             if watch
@@ -75,7 +77,7 @@ class Attachment:
         if not watch:
             return
         if gpus and local:
-            ports = [port_of(target) for target in local]
+            ports = [port for target in local if (port := port_of(target)) is not None]
             self.gpus = GpuSource(
                 self._append,
                 self.clock,
@@ -123,7 +125,10 @@ class Attachment:
         self.recording.close(reason)
 
 
-def port_of(target: Target) -> int:
+def port_of(target: Target) -> int | None:
+    """None of a Unix socket."""
+    if socket_path(target.url) is not None:
+        return None
     parts = urlsplit(target.url)
     return parts.port or (443 if parts.scheme == "https" else 80)
 

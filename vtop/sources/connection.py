@@ -9,16 +9,18 @@ import re
 import socket
 import ssl
 import time
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
-from vtop.access import Access, longest_first
+from vtop.access import Access, longest_first, socket_path
 from vtop.errors import VtopError
 from vtop.recording.events import Target
 from vtop.recording.vocabulary import OutageReason
+from vtop.sources.addresses import FirstAddress
 from vtop.sources.proxy import Route
 
 REDIRECTS = 3
@@ -48,7 +50,8 @@ class ServerConnection:
     def __init__(
         self, target: Target, access: Access, route: Route, transport: httpx.BaseTransport | None = None
     ) -> None:
-        self._root = target.url
+        self._target_url = target.url
+        self._root = "http://localhost" if socket_path(target.url) is not None else target.url
         self._access = access
         self._proxy = route.proxy
         self._headers = _headers(access)
@@ -123,13 +126,14 @@ class ServerConnection:
         try:
             location = response.headers.get("location") if response.is_redirect else None
             encoding = response.headers.get("content-encoding", "identity")
-            if encoding != "identity":
-                raise Failure("parse", f"the answer is compressed ({encoding}), which was not asked for")
+            unpack = _unpacked(encoding)
             for chunk in response.iter_raw():
-                body += chunk
+                body += unpack(chunk, limit_bytes + 1 - len(body))
                 if len(body) > limit_bytes:
                     raise Failure("size", f"larger than {limit_bytes / 2**20:.0f} MiB, not read any further")
                 self._left_s()
+        except zlib.error:
+            raise Failure("parse", f"what is labelled {encoding} is none") from None
         except (httpx.TransportError, TimeoutError) as error:
             failure = _failure(error, timeout_s, self._tls)
             what = f"not finished in {timeout_s:g} s" if failure.reason == "timeout" else failure.detail
@@ -170,7 +174,7 @@ class ServerConnection:
 
     def _watch(self, name: str, info: dict[str, Any]) -> None:
         """httpcore tells of its steps; of interest is a new connection."""
-        if name.endswith(("connect_tcp.complete", "start_tls.complete")):
+        if name.endswith(("connect_tcp.complete", "connect_unix_socket.complete", "start_tls.complete")):
             self._opened = True
             self._stream = stream = info["return_value"]
             read: Callable[[int, float], bytes] = stream.read
@@ -190,7 +194,12 @@ class ServerConnection:
 
     def _open(self) -> httpx.HTTPTransport:
         proxy = None if self._proxy is None else httpx.Proxy(self._proxy)
-        return httpx.HTTPTransport(verify=self._trust(), trust_env=False, proxy=proxy)
+        transport = httpx.HTTPTransport(
+            verify=self._trust(), trust_env=False, proxy=proxy, uds=socket_path(self._target_url)
+        )
+        if proxy is None and socket_path(self._target_url) is None:
+            transport._pool._network_backend = FirstAddress()
+        return transport
 
     def _trust(self) -> ssl.SSLContext:
         if not self._tls:
@@ -201,6 +210,16 @@ class ServerConnection:
             return httpx.create_ssl_context()
         except OSError:
             raise VtopError("the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read") from None
+
+
+def _unpacked(encoding: str) -> Callable[[bytes, int], bytes]:
+    """What makes plain bytes of a piece of an answer, at most so many. Raises Failure for what cannot be unpacked."""
+    if encoding.lower() == "identity":
+        return lambda piece, most: piece
+    if encoding.lower() not in ("gzip", "x-gzip", "deflate"):  # the others need packages, and nobody asked for them
+        raise Failure("parse", f"the answer is compressed ({encoding}), which was not asked for")
+    decoder = zlib.decompressobj(wbits=32 + zlib.MAX_WBITS)  # either header
+    return decoder.decompress
 
 
 def check(access: Access) -> None:
@@ -246,6 +265,14 @@ def _same_door(url: httpx.URL, to: httpx.URL) -> bool:
     return at == there or (at, there) == (("http", 80), ("https", 443))
 
 
+def _tried(error: BaseException) -> str:
+    """The addresses that did not answer, where there were several."""
+    cause: BaseException | None = error
+    while cause is not None and not (isinstance(cause, TimeoutError) and cause.strerror):
+        cause = cause.__cause__ or cause.__context__
+    return f" ({cause.strerror})" if isinstance(cause, TimeoutError) else ""
+
+
 def _bare(url: httpx.URL) -> str:
     return f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}{url.path}"
 
@@ -253,7 +280,7 @@ def _bare(url: httpx.URL) -> str:
 def _failure(error: Exception, timeout_s: float, tls: bool) -> Failure:
     """What happened, in words. The text of `error` itself is used nowhere: it may quote a header."""
     if isinstance(error, httpx.ConnectTimeout):
-        return Failure("timeout", f"no connection in {timeout_s:g} s")
+        return Failure("timeout", f"no connection in {timeout_s:g} s" + _tried(error))
     if isinstance(error, (httpx.TimeoutException, TimeoutError)):
         return Failure("timeout", f"no answer in {timeout_s:g} s")
     if isinstance(error, httpx.ProxyError):

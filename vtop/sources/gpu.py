@@ -23,6 +23,7 @@ from vtop.sources.nvml import (
     read_device,
     serving,
 )
+from vtop.sources.processes import VisibleDevices, visible_devices
 
 SILENT_S: Final = 5.0  # NVML has hung when it takes longer than this
 QUIET_S: Final = 60.0  # between two notes about hanging, for a driver that is slow all the time
@@ -45,7 +46,8 @@ class GpuSource:
     """Appends one `Gpu` event per interval, and a `Note` when NVML is absent, gone, hanging or back.
 
     `clock` gives seconds since the session's start; `server_pids` the processes of the watched server on this host;
-    `nvml` stands in for pynvml; `wait` waits that many seconds and is True when it is time to stop.
+    `visible_to` the GPUs that CUDA shows to those; `nvml` stands in for pynvml; `wait` waits that many seconds and is
+    True when it is time to stop.
     """
 
     def __init__(
@@ -56,8 +58,10 @@ class GpuSource:
         server_pids: Callable[[], frozenset[int]] = frozenset,
         nvml: Any | None = None,
         *,
+        visible_to: Callable[[frozenset[int]], VisibleDevices | None] = visible_devices,
         wait: Callable[[float], bool] | None = None,
     ) -> None:
+        self._visible_to = visible_to
         self._append = append
         self._clock = clock
         self._interval_s = interval_s
@@ -67,6 +71,7 @@ class GpuSource:
         self._nvml = None if nvml is None else Nvml(nvml)
         self._devices: tuple[NvmlDevice, ...] = ()  # empty: NVML is not initialised
         self._pids: frozenset[int] = frozenset()
+        self._visible: VisibleDevices | None = None
         self._pids_due_s = -math.inf
         self._trouble: str | None = None  # the last one noted, while it lasts
         self._trouble_since_s = 0.0
@@ -108,6 +113,7 @@ class GpuSource:
         if now_s >= self._pids_due_s:
             self._pids_due_s = now_s + PIDS_EVERY_S  # first: another thread may want it at once meanwhile
             self._pids = self._server_pids()
+            self._visible = self._visible_to(self._pids)
         with self._lock:
             self._asked_at_s = self._clock()
         try:
@@ -158,8 +164,8 @@ class GpuSource:
         if not self._devices:
             return None
         at_s = self._clock()
-        marks = serving(nvml, self._devices, self._pids)
-        read = [read_device(nvml, device, mark) for device, mark in zip(self._devices, marks, strict=True)]
+        by = serving(nvml, self._devices, self._pids, self._visible)
+        read = [read_device(nvml, device, whose) for device, whose in zip(self._devices, by, strict=True)]
         codes = [code for _, code in read]
         gone = next((code for code in codes if code not in LOST), None)
         if gone is not None and None not in codes:

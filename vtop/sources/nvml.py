@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from vtop.recording.events import GpuReading
 from vtop.recording.vocabulary import PowerKind
+from vtop.sources.processes import VisibleDevices
 
 UNPOPULATED_W: Final = 1.0  # what some drivers give under load for a reading they do not have
 
@@ -37,6 +39,14 @@ THROTTLE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
+class MigInstance:
+    """A part of a GPU that MIG divides: memory and processes of its own, and the whole card's power and clocks."""
+
+    uuid: str
+    handle: Any
+
+
+@dataclass(frozen=True, slots=True)
 class NvmlDevice:
     """A GPU as found when NVML was initialised: its handle and what never changes. No handle: lost at that time."""
 
@@ -47,6 +57,15 @@ class NvmlDevice:
     sm_max_mhz: float | None = None
     mem_max_mhz: float | None = None
     lost: int | None = None  # why there is no handle
+    instances: tuple[MigInstance, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ServedBy:
+    """Whether a watched server uses a GPU; None: not known. instances: the parts of it that its memory is read of."""
+
+    serving: bool | None = None
+    instances: tuple[MigInstance, ...] = ()
 
 
 class Nvml:
@@ -98,10 +117,22 @@ def open_device(nvml: Nvml, index: int) -> NvmlDevice:
         name=nvml.ask("nvmlDeviceGetName", handle),
         sm_max_mhz=nvml.ask("nvmlDeviceGetMaxClockInfo", handle, nvml.module.NVML_CLOCK_SM),
         mem_max_mhz=nvml.ask("nvmlDeviceGetMaxClockInfo", handle, nvml.module.NVML_CLOCK_MEM),
+        instances=tuple(_instances(nvml, handle)),
     )
 
 
-def read_device(nvml: Nvml, device: NvmlDevice, mark: bool | None) -> tuple[GpuReading, int | None]:
+def _instances(nvml: Nvml, handle: Any) -> Iterator[MigInstance]:
+    """Those of a card that MIG divides now, in NVML's order."""
+    mode = nvml.ask("nvmlDeviceGetMigMode", handle)
+    if mode is None or mode[0] != 1:
+        return
+    for index in range(nvml.ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
+        part = nvml.ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, index)
+        if part is not None:  # NVML counts places, taken or not
+            yield MigInstance(nvml.ask("nvmlDeviceGetUUID", part) or f"MIG-{index}", part)
+
+
+def read_device(nvml: Nvml, device: NvmlDevice, by: ServedBy) -> tuple[GpuReading, int | None]:
     """One GPU now, and the NVML code that says it is gone, or None."""
     if device.handle is None:
         return GpuReading(
@@ -116,7 +147,7 @@ def read_device(nvml: Nvml, device: NvmlDevice, mark: bool | None) -> tuple[GpuR
     sm_mhz = nvml.ask("nvmlDeviceGetClockInfo", handle, nvml.module.NVML_CLOCK_SM)
     mem_mhz = nvml.ask("nvmlDeviceGetClockInfo", handle, nvml.module.NVML_CLOCK_MEM)
     util = nvml.ask("nvmlDeviceGetUtilizationRates", handle)
-    mem_used, mem_total = memory(nvml, handle)
+    mem_used, mem_total = _memory_of(nvml, [one.handle for one in by.instances] or [handle])
     reasons = throttle(nvml, handle)
     lost = nvml.lost()
     reading = GpuReading(
@@ -136,7 +167,8 @@ def read_device(nvml: Nvml, device: NvmlDevice, mark: bool | None) -> tuple[GpuR
         mem_mhz=mem_mhz,
         mem_max_mhz=device.mem_max_mhz,
         throttle=reasons,
-        serving=mark,
+        serving=by.serving,
+        mig_instances=len(by.instances) or None,
         lost=None if lost is None else str(nvml.module.NVMLError(lost)),
     )
     return reading, lost
@@ -173,6 +205,13 @@ def memory(nvml: Nvml, handle: Any) -> tuple[int | None, int | None]:
     return told.used, told.total
 
 
+def _memory_of(nvml: Nvml, handles: Sequence[Any]) -> tuple[int | None, int | None]:
+    """Of a card, or of parts of one together; None and None where one part does not tell."""
+    told = [memory(nvml, handle) for handle in handles]
+    used, total = [one for one, _ in told if one is not None], [one for _, one in told if one is not None]
+    return (sum(used), sum(total)) if len(used) == len(total) == len(told) else (None, None)
+
+
 def throttle(nvml: Nvml, handle: Any) -> tuple[str, ...] | None:
     """Why the clocks are held down, in words."""
     bits = nvml.ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
@@ -188,17 +227,45 @@ def throttle_words(bits: int) -> tuple[str, ...]:
     return tuple(word for bit, word in THROTTLE if bits & bit)
 
 
-def serving(nvml: Nvml, devices: tuple[NvmlDevice, ...], pids: frozenset[int]) -> list[bool | None]:
+def serving(
+    nvml: Nvml, devices: tuple[NvmlDevice, ...], pids: frozenset[int], visible: VisibleDevices | None = None
+) -> list[ServedBy]:
     """Whether a process of the server computes on each GPU.
 
-    Unknown for all when it does so on none: in a container NVML lists other pids than /proc, or nothing.
+    In a container NVML lists other pids than /proc, or nothing: then CUDA_VISIBLE_DEVICES of the server's processes
+    says which GPUs it may use, and without that it is not known of any.
     """
+    nobody = [ServedBy(None, device.instances) for device in devices]
     if not pids:
-        return [None] * len(devices)
-    marks: list[bool | None] = []
-    for device in devices:
-        listed = None
-        if device.handle is not None:
-            listed = nvml.ask("nvmlDeviceGetComputeRunningProcesses_v3", device.handle)
-        marks.append(None if listed is None else any(process.pid in pids for process in listed))
-    return marks if True in marks else [None] * len(devices)
+        return nobody
+    found = [_listed(nvml, device, pids) for device in devices]
+    if any(one.serving for one in found):
+        return found
+    return _shown(devices, visible) or nobody
+
+
+def _listed(nvml: Nvml, device: NvmlDevice, pids: frozenset[int]) -> ServedBy:
+    """By the processes that NVML lists."""
+    places: dict[Any, MigInstance | None] = {one.handle: one for one in device.instances} or {device.handle: None}
+    told, mine = False, []
+    for handle, part in places.items():
+        listed = nvml.ask("nvmlDeviceGetComputeRunningProcesses_v3", handle) if handle is not None else None
+        told |= listed is not None
+        if listed is not None and any(process.pid in pids for process in listed):
+            mine.append(part)
+    parts = tuple(part for part in mine if part is not None)
+    return ServedBy(bool(mine) if told else None, parts or device.instances)
+
+
+def _shown(devices: Sequence[NvmlDevice], visible: VisibleDevices | None) -> list[ServedBy] | None:
+    """By what CUDA shows to the server; None where that names another GPU than these, or might."""
+    if visible is None:
+        return None
+    alike = visible.by_bus or len({device.name for device in devices}) == 1  # whatever the order, as many of one kind
+    found, named = [], set()
+    for place, device in enumerate(devices):
+        own = {name for name in visible.names if device.uuid.startswith(name) or (name == str(place) and alike)}
+        parts = tuple(one for one in device.instances if one.uuid in visible.names)
+        named |= own | {one.uuid for one in parts}
+        found.append(ServedBy(bool(own or parts), parts or device.instances))
+    return found if named == visible.names else None

@@ -6,6 +6,8 @@ Reads Linux's /proc; elsewhere, or where it may not look, it finds none. Tens of
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 LISTEN = "0A"  # Linux: include/net/tcp_states.h
 
@@ -33,6 +35,30 @@ def holders(port: int, proc: str = "/proc") -> frozenset[int]:
     if not sockets:
         return frozenset()
     return frozenset(pid for pid in _pids(proc) if not sockets.isdisjoint(_open_files(pid, proc)))
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleDevices:
+    """The GPUs that CUDA shows to some processes, as their environment names them: numbers, GPU-… or MIG-…."""
+
+    names: frozenset[str]
+    by_bus: bool  # numbers are in the order of the bus, as NVML's are; else in CUDA's own, fastest first
+
+
+def visible_devices(pids: Iterable[int], proc: str = "/proc") -> VisibleDevices | None:
+    """Of all these processes together; None where none of them is told which, or may be asked."""
+    names: set[str] = set()
+    by_bus = True
+    for pid in pids:
+        try:
+            with open(f"{proc}/{pid}/environ", "rb") as file:
+                said = dict(word.partition(b"=")[::2] for word in file.read().split(b"\0"))
+        except OSError:
+            continue
+        shown = said.get(b"CUDA_VISIBLE_DEVICES", b"").decode("ascii", "replace")
+        names.update(name.strip() for name in shown.split(",") if name.strip())
+        by_bus &= not shown or said.get(b"CUDA_DEVICE_ORDER") == b"PCI_BUS_ID"
+    return VisibleDevices(frozenset(names), by_bus) if names else None
 
 
 def words(pid: int, proc: str = "/proc") -> tuple[str, ...]:

@@ -6,6 +6,7 @@ httpx reads the same variables, but sends even localhost to the proxy and fails 
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from importlib.util import find_spec
 from urllib.request import getproxies, proxy_bypass
@@ -26,9 +27,9 @@ class Route:
 
 def choose(target: Target, asked: str | None = None) -> Route:
     """The way to `target`. asked: a proxy's URL, "" for none at all, None for what the environment says."""
-    url = httpx.URL(target.url)
     if target.local or asked == "":
         return Route()
+    url = httpx.URL(target.url)
     if asked is not None:
         return _through(asked, "--proxy")
     proxies = getproxies()
@@ -63,14 +64,19 @@ def _bypassed(url: httpx.URL, no_proxy: str) -> bool:
         address = ipaddress.ip_address(url.host)
     except ValueError:
         return bool(proxy_bypass(url.netloc.decode("ascii")))
-    return "*" in no_proxy or any(address in network for network in _networks(no_proxy))
+    port = url.port or (443 if url.scheme == "https" else 80)
+    return "*" in no_proxy or any(address in network for network in _networks(no_proxy, port))
 
 
-def _networks(no_proxy: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+def _networks(no_proxy: str, port: int) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+    """The addresses and networks that need no proxy; those with a port where it is this one."""
     networks = []
-    for entry in no_proxy.split(","):
+    for entry in map(str.strip, no_proxy.split(",")):
+        with_port = re.fullmatch(r"(\[[^\]]+\]|[^:]+):(\d+)", entry)
+        if with_port is not None and int(with_port[2]) != port:
+            continue
         try:
-            networks.append(ipaddress.ip_network(entry.strip().strip("[]"), strict=False))
+            networks.append(ipaddress.ip_network((with_port[1] if with_port else entry).strip("[]"), strict=False))
         except ValueError:
             continue  # a name
     return networks

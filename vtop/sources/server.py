@@ -8,6 +8,7 @@ Everything happens on a thread of its own, so that neither drawing nor another s
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -24,7 +25,6 @@ from vtop.metrics.page import MOST_VALUES, OTHER, Folder, NotMetrics
 from vtop.metrics.series_names import SeriesNames
 from vtop.recording.events import Event, Identity, Note, Outage, Scrape, Target
 from vtop.server_kinds import registry
-from vtop.server_kinds.kind import ServerKind
 from vtop.sources import command, proxy
 from vtop.sources.connection import Failure, HttpAnswer, ServerConnection
 from vtop.sources.health import Health
@@ -104,7 +104,8 @@ class ServerSource:
         )
         self._kind = registry.DEFAULT  # as the latest page says
         self._told_kind = registry.DEFAULT.name  # as the recording says
-        self._looked = False  # whether another kind answers on another path
+        self._path = registry.DEFAULT.endpoints.metrics  # on which the latest page was found
+        self._looked = False  # since then: whether another kind answers on another path
         self._folder = Folder(self._names_of)
         self._known = False  # who answers has been asked since the server was last out of reach
         self._ask_again_s = math.inf
@@ -207,20 +208,18 @@ class ServerSource:
 
     def _scrape(self, at_s: float) -> Scrape:
         try:
-            return self._page(self._kind, at_s)
+            return self._page(self._path, at_s)
         except Failure as failure:
             if failure.reason not in ELSEWHERE or self._looked:
                 raise
             self._looked = True
-            for kind in registry.elsewhere(self._kind):
-                try:
-                    return self._page(kind, self._clock())
-                except Failure:
-                    continue
+            for path in registry.metrics_paths():
+                if path != self._path:
+                    with contextlib.suppress(Failure):
+                        return self._page(path, self._clock())
             raise
 
-    def _page(self, kind: ServerKind, at_s: float) -> Scrape:
-        path = kind.endpoints.metrics
+    def _page(self, path: str, at_s: float) -> Scrape:
         page = self._connection.get(path, timeout_s=self._timeout_s, limit_bytes=PAGE_LIMIT_BYTES)
         took_s = self._clock() - at_s
         if page.status != 200:
@@ -230,7 +229,7 @@ class ServerSource:
         if page.body.count(b"\n") > MOST_LINES:
             raise Failure("size", f"{path}: more than {MOST_LINES:,} lines, not read")
         try:
-            return self._folder.scrape(
+            scrape = self._folder.scrape(
                 page.body.decode("utf-8", "replace"),
                 server=self._index,
                 at_s=at_s,
@@ -240,6 +239,8 @@ class ServerSource:
             )
         except NotMetrics as error:
             raise Failure("parse", self._connection.clean(f"{path}: {error}")) from None
+        self._path, self._looked = path, False
+        return scrape
 
     def _fail(self, failure: Failure, at_s: float, took_s: float) -> None:
         self._folder.forget()

@@ -7,11 +7,11 @@ frame at the playhead to the board.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import ClassVar, Protocol
 
 from textual.app import App, ComposeResult, SystemCommand
@@ -27,13 +27,16 @@ from vtop.draw import layout
 from vtop.draw import theme as looks
 from vtop.draw.theme import Look, clean
 from vtop.errors import VtopError
-from vtop.recording import AnyEvent, LiveRecording, Mark, Note, Outage, Playhead, Recording, Scrape
+from vtop.recording import AnyEvent, LiveRecording, Note, Outage, Playhead, Recording, Scrape
+from vtop.server_kinds import registry
+from vtop.session.bottleneck.priced import with_prices
 from vtop.session.frame.frame import View
+from vtop.session.frame.prices import Prices
 from vtop.session.session import Session
-from vtop.ui import driver, screenshot, textual_private
+from vtop.ui import drilling, driver, keeping, remembered, seeking, textual_private
 from vtop.ui.board import Board, Scene
 from vtop.ui.help import HelpScreen
-from vtop.ui.keys import FOOTERS, KEYS
+from vtop.ui.keys import BY_DIGIT, KEYS, Key, footers, short
 
 TICK_S = 0.25
 AGE_S = 1.25  # the age of the data moves on at least so often; a scrape a second comes before
@@ -41,6 +44,8 @@ CHARTS_MOVE_S = 2.0  # a chart that moves on is a chart drawn anew: most of what
 APART_S = 0.5  # two drawings of a live session, at least: several servers answer at different moments
 FOLD_FOR_S = 0.08  # a long file is taken in slices, so that keys answer meanwhile
 SLICE = 500
+UNTIL_CLICKED_S = 86400.0  # what a toast stands that must not be missed
+THEME_LOOK_S = 1.0
 GROWING_S = (30, 60, 120, 300)
 WINDOWS_S = (30, 60, 120, 300, 600, 1800, 3600, 14400, 43200, 86400)
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
@@ -56,11 +61,24 @@ class Appended(Message, bubble=False):
 class LoadControl(Protocol):
     """vtop's own load, as far as the keys are concerned."""
 
+    failed: str | None  # why it could not be, or not go on
+
     def change(self, direction: int) -> None:
         """Raise (1) or lower (-1) what it aims at."""
 
     def abort(self) -> None:
         """Break it off at once."""
+
+
+class PricesSource(Protocol):
+    """The prices of a recording's loads, as they are made beside the screen."""
+
+    @property
+    def made(self) -> int:
+        """Of how many loads there are prices."""
+
+    def of(self, phase: int | None) -> Prices | None:
+        """phase: of vtop's own load; None: of a load that was watched."""
 
 
 class VtopApp(App[None]):
@@ -76,6 +94,7 @@ class VtopApp(App[None]):
     look: var[Look | None] = var(None, init=False)
     chosen: var[str | None] = var(None, init=False)
     only: var[str | None] = var(None, init=False)
+    hidden: var[frozenset[str]] = var(frozenset[str](), init=False)
 
     def __init__(
         self,
@@ -87,24 +106,35 @@ class VtopApp(App[None]):
         window_s: float | None = None,
         hidden: frozenset[str] = frozenset(),
         load: LoadControl | None = None,
+        keys: Sequence[Key] = KEYS,
+        prices: PricesSource | None = None,
     ) -> None:
         super().__init__(driver_class=textual_private.Terminal)
         self.recording = recording
         self.playhead = playhead
         self.session = session if session is not None else Session(recording.start)
-        self._live = recording if isinstance(recording, LiveRecording) else None
-        self._hidden = hidden
+        self.live = recording if isinstance(recording, LiveRecording) else None
         self._load = load
-        self._board = Board(hidden)
+        self._board = Board()
+        self._keys = keys
+        self._footers = footers(keys)
+        self._theme_file: tuple[str, int] | None = None  # the theme's name and when its file was written
+        self._prices, self._priced = prices, 0  # of how many loads they were drawn
+        self.set_reactive(VtopApp.hidden, hidden)
         self._window_s = window_s
         self._drawn_at_s = -1.0
         self._drawn_clock = 0.0
+        self._held = False  # a frame was not drawn, because the line to the terminal was behind
         self._news = False  # a scrape, or that there was none, has not been drawn
         self._faults_said: set[str] = set()
+        self.taken = 0  # events of the recording
+        self.drilled: drilling.Drilled | None = None  # one server of several, alone on the screen
+        self._load_failed = False  # and it has been said
         self._troubles: list[str] = []  # of the recording, still to be said
         self.left = "quit"  # why the screen was left
         for name in looks.names():
-            self.register_theme(chrome(looks.load(name)))
+            with contextlib.suppress(VtopError):  # one's own that is not whole: --theme says what is wrong with it
+                self.register_theme(chrome(looks.load(name)))
         self.set_reactive(VtopApp.look, look)
         self.theme = f"vtop-{look.name}"
 
@@ -120,14 +150,18 @@ class VtopApp(App[None]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette: what the keys do, by name, and every theme."""
-        for key in KEYS:
+        for key in self._keys:
             if key.id not in ("interrupt", "palette"):
                 yield SystemCommand(key.does, f"key {key.face}", partial(self.run_action, key.action))
+        for panel in layout.body():
+            if panel not in BY_DIGIT:
+                yield SystemCommand(f"hide or show {panel}", "panel", partial(self.action_hide_or_show, panel))
+            yield SystemCommand(f"enlarge {panel}", "panel", partial(self.show_only, panel))
         for name in looks.names():
-            yield SystemCommand(f"theme {name}", "colours", partial(setattr, self, "theme", f"vtop-{name}"))
+            yield SystemCommand(f"theme {name}", "colours", partial(self.take_theme, name))
 
     def compose(self) -> ComposeResult:
-        yield self._board.data_bind(VtopApp.scene, VtopApp.look, VtopApp.chosen, VtopApp.only)
+        yield self._board.data_bind(VtopApp.scene, VtopApp.look, VtopApp.chosen, VtopApp.only, VtopApp.hidden)
 
     def on_load(self) -> None:  # before the terminal is touched, so that it is always put back
         if not self.is_headless:
@@ -136,11 +170,13 @@ class VtopApp(App[None]):
                 loop.add_signal_handler(number, self.leave, number.name)
 
     def on_mount(self) -> None:
+        self.set_keymap({key.id: key.keys for key in self._keys if key not in KEYS})
+        self.set_interval(THEME_LOOK_S, self.look_at_theme)
         self.catch_up()
         self.set_interval(TICK_S, self.catch_up)
         self.app_resume_signal.subscribe(self, self._come_back)
-        if self._live is not None:
-            self._live.listen(self._hear)
+        if self.live is not None:
+            self.live.listen(self._hear)
 
     def _come_back(self, _: object) -> None:
         """After ctrl-z and fg: the terminal holds nothing of the screen any more."""
@@ -149,8 +185,8 @@ class VtopApp(App[None]):
         self._board.refresh()
 
     def on_unmount(self) -> None:
-        if self._live is not None:
-            self._live.listen(None)
+        if self.live is not None:
+            self.live.listen(None)
 
     def _hear(self, event: AnyEvent) -> None:
         if isinstance(event, Scrape | Outage):
@@ -174,26 +210,32 @@ class VtopApp(App[None]):
 
     def _catch_up(self) -> None:
         if not self.is_headless and driver.is_gone():
-            self.leave("the terminal is gone")
+            self.leave(driver.GONE)
             return
         began = time.monotonic()
         while self.take_in():
             if time.monotonic() - began > FOLD_FOR_S and self.session.end_s >= self.playhead.now():
                 break
         self._say_troubles()
+        if self._load is not None and self._load.failed is not None and not self._load_failed:
+            self._load_failed = True
+            self.say(f"the load does not run: {self._load.failed}", bad=True, for_s=UNTIL_CLICKED_S)
         now_s = self.playhead.now()
-        moved = now_s != self._drawn_at_s
-        if self.playhead.live and self._live is not None:
+        moved = now_s != self._drawn_at_s or (self._prices is not None and self._prices.made != self._priced)
+        if self.playhead.live and self.live is not None:
             since_s = began - self._drawn_clock  # time passes: the age of the data is news
             moved = since_s >= AGE_S or (self._news and (since_s >= APART_S or not self._scrapes_seen()))
-        if moved or self.scene is None:
+        if moved or self._held or self.scene is None:
             self.draw()
 
     def take_in(self) -> int:
         """Fold the next slice of the recording; how many events it had."""
         events = self.recording.take(SLICE)
+        self.taken += len(events)
         for event in events:
             self.session.apply(event)
+            if self.drilled is not None:
+                self.drilled.take(event)
             self._news = self._news or isinstance(event, Scrape | Outage)
             if isinstance(event, Note) and event.source in ("recording", "vtop"):
                 self._troubles.append(event.text)
@@ -218,14 +260,24 @@ class VtopApp(App[None]):
     def _draw(self) -> None:
         if not self._board.size:
             return
+        if isinstance(terminal := self._driver, textual_private.Terminal):
+            self._held = self.scene is not None and terminal.behind()
+            if self._held:
+                return  # a later frame takes its place
+            self.call_after_refresh(terminal.frame_is_written)
         now_s = self.playhead.now()
         columns = layout.columns_for(self._board.size.width, self.only)
         step = layout.step_for(self.window_s(), columns, CHARTS_MOVE_S)
         view = View(self.window_s(), columns, buckets=self.only == "latencies", stacked=False, step=step)
         self._drawn_at_s, self._drawn_clock, self._news = now_s, time.monotonic(), False
-        frame = self.session.frame(now_s, view)
-        mode = "replay" if self._live is None else "load" if self._load is not None else "live"
-        self.scene = Scene(frame, self.state_words(fresh=frame.status.fresh), FOOTERS[mode])
+        frame = (self.session if self.drilled is None else self.drilled.session).frame(now_s, view)
+        if self._prices is not None:
+            self._priced = self._prices.made
+            if self.drilled is None:
+                frame = with_prices(frame, self._prices.of(frame.load.phase if frame.load is not None else None))
+        mode = "replay" if self.live is None else "load" if self._load is not None else "live"
+        keys = self._footers["enlarged" if self.only is not None else mode]
+        self.scene = Scene(frame, self.state_words(fresh=frame.status.fresh), keys, seeking.timeline_of(self))
 
     def window_s(self) -> float:
         """The window asked for; else one that grows with the history, so that the charts are full from early on."""
@@ -234,14 +286,25 @@ class VtopApp(App[None]):
         return max(window_s for window_s in GROWING_S if window_s <= max(GROWING_S[0], self.playhead.now()))
 
     def state_words(self, *, fresh: bool = True) -> str:
-        """What the playhead does, in a word or two; the data being old, nothing is called live."""
+        """What the playhead does, in a word or two; the data being old, nothing is called live.
+
+        On a slow line also how much older than it says the screen is by the time that it is seen.
+        """
+        terminal, words = self._driver, self._playhead_words(fresh)
+        if self.drilled is not None:
+            words = f"server {self.drilled.server + 1} of {len(self.session.servers)} · {words}"
+        if isinstance(terminal, textual_private.Terminal) and terminal.line.slow:
+            words = f"slow line +{units.seconds(terminal.line.late_s)} · {words}"
+        return words
+
+    def _playhead_words(self, fresh: bool) -> str:
         at = units.clock(self.playhead.now())
         if self.playhead.live:
-            if self._live is None:
+            if self.live is None:
                 return f"■ end {at}" if self.session.finished else f"▶ growing {at}"
-            if self._live.waits_for is not None:
+            if self.live.waits_for is not None:
                 return f"○ not saved {at}"
-            return f"● rec {at}" if self._live.saving_to else f"○ live {at}" if fresh else f"○ asking {at}"
+            return f"● rec {at}" if self.live.saving_to else f"○ live {at}" if fresh else f"○ asking {at}"
         if self.playhead.paused:
             return f"‖ paused {at}"
         return f"▶ {self.playhead.speed:g}× {at}"
@@ -249,7 +312,7 @@ class VtopApp(App[None]):
     # --- keys ------------------------------------------------------------------------------------------------------
 
     def action_pause(self) -> None:
-        if self.playhead.live and self._live is None and self.session.finished:
+        if self.playhead.live and self.live is None and self.session.finished:
             self.playhead.seek(0.0)
             self.playhead.play()
         else:
@@ -258,13 +321,22 @@ class VtopApp(App[None]):
 
     def action_scrub(self, steps: int) -> None:
         """Move the playhead by a thirtieth of the window; at the end it is live."""
-        at_s = self.playhead.now() + steps * self.window_s() / 30
-        if self.playhead.live:
-            self.playhead.pause()
-        self.playhead.seek(at_s)
-        if self.playhead.now() < at_s:
-            self.playhead.follow()
-        self.draw()
+        seeking.seek(self, self.playhead.now() + steps * self.window_s() / 30)
+
+    def action_go_to(self) -> None:
+        seeking.go_to(self)
+
+    def action_event(self, direction: int) -> None:
+        seeking.next_event(self, direction)
+
+    async def on_board_pressed(self, message: Board.Pressed) -> None:
+        for key in self._keys:
+            if short(key.face) == message.face:
+                await self.run_action(key.action)
+                return
+
+    def on_board_sought(self, message: Board.Sought) -> None:
+        seeking.seek(self, message.at_s)
 
     def action_beginning(self) -> None:
         if self.playhead.live:
@@ -279,6 +351,12 @@ class VtopApp(App[None]):
     def action_zoom(self, steps: int) -> None:
         nearest = min(range(len(WINDOWS_S)), key=lambda i: abs(WINDOWS_S[i] - self.window_s()))
         self._window_s = WINDOWS_S[max(0, min(len(WINDOWS_S) - 1, nearest + steps))]
+        remembered.keep(window_s=float(self._window_s))
+        self.draw()
+
+    def action_zoom_auto(self) -> None:
+        self._window_s = None
+        remembered.keep(window_s=None)
         self.draw()
 
     def action_speed(self, steps: int) -> None:
@@ -287,32 +365,13 @@ class VtopApp(App[None]):
         self.draw()
 
     def action_mark(self) -> None:
-        if self._live is None:
-            self.say("marks are made in a live session; this is a recording", bad=True)
-            return
-        self._live.append(Mark())
-        self.catch_up()
-        self.draw()
+        seeking.mark(self)
+
+    def action_name_mark(self) -> None:
+        seeking.name_mark(self)
 
     def action_record(self) -> None:
-        if self._live is None:
-            self.say("this is a recording already", bad=True)
-            return
-        if self._live.path is not None and self._live.saving_to is not None:
-            self.say(f"recording to {self._live.path} until the end (--record)")
-            return
-        if (path := self._live.saving_to) is not None:
-            self._live.stop_saving()
-            self.say(f"saved {path}")
-        else:
-            path = self._file_name("jsonl")
-            try:
-                begins = self._live.save_to(path)
-            except (VtopError, OSError) as error:
-                self.say(str(error), bad=True)
-                return
-            self.say(f"recording to {path}, {begins}")
-        self.draw()
+        keeping.record(self)
 
     def action_load(self, direction: int) -> None:
         """Raise, lower (1, -1) or break off (0) vtop's own load."""
@@ -324,20 +383,29 @@ class VtopApp(App[None]):
             self._load.abort()
 
     def action_picture(self) -> None:
-        path = self._file_name("svg")
-        try:
-            path.write_text(screenshot.svg(self, f"vtop {units.clock(self.playhead.now())}"), encoding="utf-8")
-        except OSError as error:
-            path.unlink(missing_ok=True)  # half a picture would only be in the way
-            self.say(f"{path}: {error.strerror}", bad=True)
-            return
-        self.say(f"saved {path}")
+        keeping.picture(self)
+
+    def action_png(self) -> None:
+        keeping.png(self)
+
+    def action_copy_card(self) -> None:
+        keeping.copy_card(self)
+
+    def action_copy_text(self) -> None:
+        keeping.copy_text(self)
+
+    def on_board_picked(self, message: Board.Picked) -> None:
+        self.copy_to_clipboard(message.number)
+        self.say(f"copied {message.number}")
 
     def action_next_theme(self) -> None:
         assert self.look is not None
-        known = looks.names()
-        after = known[(known.index(self.look.name) + 1) % len(known)]
-        self.theme = f"vtop-{after}"
+        known = [name for name in looks.names() if f"vtop-{name}" in self.available_themes]
+        self.take_theme(known[(known.index(self.look.name) + 1) % len(known)])
+
+    def take_theme(self, name: str) -> None:
+        self.theme = f"vtop-{name}"
+        remembered.keep(theme=name)
 
     def watch_theme(self, theme: str) -> None:
         """The palette's theme picker and the key t lead here."""
@@ -345,10 +413,28 @@ class VtopApp(App[None]):
         if self.look is not None and name in looks.names() and name != self.look.name:
             self.look = looks.load(name, ascii=self.look.ascii, colour=self.look.colour)
 
+    def look_at_theme(self) -> None:
+        """A theme's file that is written anew is seen at once; one that is wrong is said and changes nothing."""
+        if self.look is None:
+            return
+        name = self.look.name
+        with contextlib.suppress(OSError):
+            at = (name, looks.path_of(name).stat().st_mtime_ns)
+            before, self._theme_file = self._theme_file, at
+            if before is None or before[0] != name or before == at:
+                return
+            try:
+                self.look = looks.load(name, ascii=self.look.ascii, colour=self.look.colour)
+            except VtopError as error:
+                self.say(str(error), bad=True)
+                return
+            self.register_theme(chrome(self.look))
+            self.refresh_css(animate=False)
+
     def action_choose(self, step: int) -> None:
         """Go to the next panel; behind the last one there is none, unless one has the whole body."""
         if self.only is not None:
-            shown = [name for name in layout.body() if name not in self._hidden]
+            shown = [name for name in layout.body() if name not in self.hidden]
             self.only = self.chosen = shown[(shown.index(self.only) + step) % len(shown)]
             self.draw()
             return
@@ -361,6 +447,9 @@ class VtopApp(App[None]):
 
     def action_enlarge(self) -> None:
         """Give the chosen panel the whole body; again to give it back."""
+        if self.chosen == "servers" and self.drilled is None and self.only is None:
+            drilling.into(self, drilling.worst(self))
+            return
         if self.chosen is None and self.only is None:
             self.say("choose a panel first: tab, or a click")
         self.only = self.chosen if self.only is None else None
@@ -371,12 +460,56 @@ class VtopApp(App[None]):
         self.only = self.chosen = None if self.only == "why" else "why"
         self.draw()
 
+    def board_text(self, panel: str | None) -> list[str]:
+        """The lines of a panel, or of the whole screen, without colours and trailing blanks."""
+        return self._board.text(panel)
+
+    def show_only(self, panel: str) -> None:
+        self.only = self.chosen = panel
+        self.draw()
+
+    def action_hide_or_show(self, panel: str) -> None:
+        """Hide a panel, or show it again; the next screen begins with those that are shown now."""
+        if hiding := panel not in self.hidden:
+            self.hidden |= {panel}
+        else:
+            self.hidden -= {panel}
+        if self.chosen == panel and hiding:
+            self.only = self.chosen = None
+        remembered.keep(hidden=tuple(sorted(self.hidden)))
+        face = next((key.face for key in self._keys if key.action == f"hide_or_show('{panel}')"), None)
+        if hiding:
+            self.say(f"{panel} is hidden{f'; {face} shows it again' if face else ''}")
+        self.draw()
+
+    def action_hide(self) -> None:
+        if self.chosen is None:
+            self.say("choose a panel first: tab, or a click; or press its digit")
+        else:
+            self.action_hide_or_show(self.chosen)
+
+    def action_show_all(self) -> None:
+        self.hidden = frozenset()
+        remembered.keep(hidden=())
+        self.draw()
+
     def action_shrink(self) -> None:
+        if self.only is None and self.chosen is None and self.drilled is not None:
+            drilling.into(self, None)
+            return
         self.only = self.chosen = None
         self.draw()
 
+    def action_one_server(self) -> None:
+        drilling.ask(self)
+
+    def face_of(self, key_id: str) -> str:
+        """What is pressed for a key of the table."""
+        return next(key.face for key in self._keys if key.id == key_id)
+
     def action_help(self) -> None:
-        self.push_screen(HelpScreen(self.chosen, *(server.kind for server in self.session.servers[:1])))
+        kind = next((server.kind for server in self.session.servers), registry.DEFAULT)
+        self.push_screen(HelpScreen(self.chosen, kind, self._keys))
 
     def leave(self, why: str) -> None:
         self.left = why
@@ -388,16 +521,8 @@ class VtopApp(App[None]):
             self.say(first + (f" (and {more} more)" if more else ""), bad=True)
             self._troubles.clear()
 
-    def say(self, text: str, *, bad: bool = False) -> None:
-        self.notify(clean(text), severity="error" if bad else "information", markup=False)
-
-    def _file_name(self, ending: str) -> Path:
-        """A name that tells when; a second one in the same second gets a number."""
-        stem = time.strftime("vtop-%Y%m%d-%H%M%S")
-        path, number = Path(f"{stem}.{ending}"), 2
-        while path.exists():
-            path, number = Path(f"{stem}-{number}.{ending}"), number + 1
-        return path
+    def say(self, text: str, *, bad: bool = False, for_s: float | None = None) -> None:
+        self.notify(clean(text), severity="error" if bad else "information", markup=False, timeout=for_s)
 
 
 def chrome(look: Look) -> Theme:

@@ -6,9 +6,12 @@ between two drawings becomes the regions that the terminal is sent.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.events import Click, MouseScrollDown, MouseScrollUp
@@ -20,10 +23,12 @@ from textual.widget import Widget
 
 from vtop.draw import layout
 from vtop.draw.layout import Key, Place
+from vtop.draw.panels.timeline import Timeline, instant_at
 from vtop.draw.text import Line
 from vtop.draw.theme import Look
 from vtop.session.frame.frame import Frame
-from vtop.ui.keys import FOOTERS
+
+_NUMBER: Final = re.compile(r"[-−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +38,7 @@ class Scene:
     frame: Frame
     state: str
     keys: Sequence[Key] = layout.KEYS
+    time: Timeline | None = None  # of a recording
 
 
 class Board(Widget):
@@ -42,6 +48,7 @@ class Board(Widget):
     look: var[Look | None] = var(None, init=False)
     chosen: var[str | None] = var(None, init=False)
     only: var[str | None] = var(None, init=False)
+    hidden: var[frozenset[str]] = var(frozenset[str](), init=False)
 
     class Chosen(Message):
         """A panel was clicked."""
@@ -50,12 +57,32 @@ class Board(Widget):
             super().__init__()
             self.panel = panel
 
+    class Picked(Message):
+        """A number was clicked with ctrl held: its digits."""
+
+        def __init__(self, number: str) -> None:
+            super().__init__()
+            self.number = number
+
+    class Sought(Message):
+        """An instant was clicked in the row of time."""
+
+        def __init__(self, at_s: float) -> None:
+            super().__init__()
+            self.at_s = at_s
+
+    class Pressed(Message):
+        """A key was clicked in the last line: as it is written there."""
+
+        def __init__(self, face: str) -> None:
+            super().__init__()
+            self.face = face
+
     class Resized(Message):
         """The scene was made for another size."""
 
-    def __init__(self, hidden: frozenset[str] = frozenset()) -> None:
+    def __init__(self) -> None:
         super().__init__(id="board")
-        self._hidden = hidden
         self._drawn: list[tuple[Place, list[Line]]] = []
         self._rows: list[Line] = []
 
@@ -66,6 +93,9 @@ class Board(Widget):
         self.redraw()
 
     def watch_only(self) -> None:
+        self.redraw()
+
+    def watch_hidden(self) -> None:
         self.redraw()
 
     def watch_look(self) -> None:
@@ -80,6 +110,28 @@ class Board(Widget):
         for place, _ in self._drawn:
             if place.x <= event.x < place.x + place.width and place.y <= event.y < place.y + place.height:
                 self.post_message(self.Chosen(place.panel))
+                self._seek(place, event.x)
+                if place.panel == "keys" and (face := self._face_at(event.x, event.y)) is not None:
+                    self.post_message(self.Pressed(face))
+        if event.ctrl and (number := number_at("".join(part.text for part in self._rows[event.y]), event.x)):
+            self.post_message(self.Picked(number))
+
+    def _face_at(self, x: int, y: int) -> str | None:
+        """The key of the last line that is under the pointer: its face, or its word; of two the nearer one."""
+        row = "".join(part.text for part in self._rows[y])
+        for faces, does in self.scene.keys if self.scene is not None else ():
+            begin = row.find(f"{self.look.say(faces) if self.look else faces} {does}")
+            if begin >= 0 and begin <= x < begin + len(faces) + 1 + len(does):
+                both = faces.split()
+                return both[min(len(both) - 1, max(0, x - begin) // 2)] if x < begin + len(faces) else both[0]
+        return None
+
+    def _seek(self, place: Place, x: int) -> None:
+        time = self.scene.time if self.scene is not None else None
+        if place.panel == "timeline" and time is not None:
+            at_s = instant_at(time.end_s, place.width, x - place.x)
+            if at_s is not None:
+                self.post_message(self.Sought(at_s))
 
     async def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
         event.stop()
@@ -93,6 +145,11 @@ class Board(Widget):
         """The panels on the screen, in the order of reading."""
         return [place.panel for place, _ in self._drawn if place.heading or place.panel in layout.body()]
 
+    def text(self, panel: str | None = None) -> list[str]:
+        """The lines of a panel as it stands here, or of all, without trailing blanks."""
+        found = [lines for place, lines in self._drawn if place.panel == panel] or [self._rows]
+        return ["".join(part.text for part in row).rstrip() for lines in found for row in lines]
+
     def redraw(self) -> None:
         """Draw anew, and ask for those cells that are not as they were."""
         width, height = self.size
@@ -105,10 +162,11 @@ class Board(Widget):
             height,
             self.look,
             state=self.scene.state,
-            keys=FOOTERS["enlarged"] if self.only is not None else self.scene.keys,
-            hidden=self._hidden,
+            keys=self.scene.keys,
+            hidden=self.hidden,
             only=self.only,
             chosen=self.chosen,
+            time=self.scene.time,
         )
         self._rows = layout.assembled(self._drawn, width, height, self.look)
         if [place for place, _ in before] != [place for place, _ in self._drawn]:
@@ -131,6 +189,17 @@ class Board(Widget):
         whole = [Segment(text, style or Style.null()) for text, style, _ in styled]  # Textual's filters need a style
         joined = Segment.simplify(whole)
         return Strip(joined, self.size.width)
+
+
+def number_at(row: str, x: int) -> str | None:
+    """The number that stands at a cell of a row, without the commas between its digits; None where none does."""
+    cells = 0
+    for at, character in enumerate(row):
+        cells += cell_len(character)
+        if cells > x:
+            found = next((one for one in _NUMBER.finditer(row) if one.start() <= at < one.end()), None)
+            return found[0].replace(",", "").replace("−", "-") if found is not None else None
+    return None
 
 
 def changed_span(old: Sequence[Segment], new: Sequence[Segment], width: int) -> tuple[int, int] | None:

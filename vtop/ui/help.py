@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import ClassVar
 
 from rich.text import Text
@@ -14,7 +15,7 @@ from textual.widgets import Static
 from vtop.server_kinds import registry
 from vtop.server_kinds.kind import ServerKind
 from vtop.session.glossary.numbers import NUMBERS
-from vtop.ui.keys import KEYS
+from vtop.ui.keys import KEYS, Key
 
 
 class HelpScreen(ModalScreen[None]):
@@ -22,8 +23,9 @@ class HelpScreen(ModalScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark", "dismiss", "close", id="close-help")]
 
-    def __init__(self, panel: str | None, kind: ServerKind = registry.DEFAULT) -> None:
+    def __init__(self, panel: str | None, kind: ServerKind = registry.DEFAULT, keys: Collection[Key] = KEYS) -> None:
         super().__init__()
+        self._keys = keys
         self._panel = panel
         self._kind = kind
 
@@ -35,7 +37,7 @@ class HelpScreen(ModalScreen[None]):
         scrape = Text()
         if self._panel is None:
             scrape.append("keys\n", "bold")
-            for key in KEYS:
+            for key in self._keys:
                 scrape.append(f"  {key.face:<11} {key.does}\n")
             scrape.append("\n")
         shown = [number for number in NUMBERS if self._panel is None or number.panel == self._panel]

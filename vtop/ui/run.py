@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from vtop import faults, units
 from vtop.draw.theme import Look
 from vtop.errors import VtopError
 from vtop.recording import AnyEvent, FileRecording, LiveRecording, Note, Playhead, Start
 from vtop.session.session import Session
-from vtop.ui import screenshot
-from vtop.ui.app import LoadControl, VtopApp
+from vtop.ui import driver, screenshot
+from vtop.ui.app import LoadControl, PricesSource, VtopApp
+from vtop.ui.keys import KEYS, Key
 
 
 def live(
@@ -25,12 +26,13 @@ def live(
     window_s: float | None,
     hidden: frozenset[str],
     load: LoadControl | None = None,
+    keys: Sequence[Key] = KEYS,
 ) -> str:
     """Show a session while it is being recorded; why the screen was left. Raises SystemExit after a fault of vtop's.
 
     `begin` lets the sources go; `load` is vtop's own, for the keys that change it.
     """
-    app = VtopApp(recording, Playhead(clock, clock), look, window_s=window_s, hidden=hidden, load=load)
+    app = VtopApp(recording, Playhead(clock, clock), look, window_s=window_s, hidden=hidden, load=load, keys=keys)
 
     def died(thread: threading.ExceptHookArgs) -> None:
         """A source is lost, the session is not; a traceback now would go across the screen."""
@@ -42,11 +44,15 @@ def live(
     try:
         begin()
         app.run()
+    except Exception:  # a terminal that goes while the screen is put up or taken down is no fault
+        if not driver.is_gone():
+            raise
+        return driver.GONE
     finally:
         threading.excepthook = before
-    if app.return_code:
+    if app.return_code and not driver.is_gone():
         raise SystemExit(1)
-    return app.left
+    return driver.GONE if app.return_code else app.left
 
 
 def replay(
@@ -57,11 +63,15 @@ def replay(
     at_s: float | None,
     window_s: float | None,
     hidden: frozenset[str],
+    keys: Sequence[Key] = KEYS,
+    prices: PricesSource | None = None,
 ) -> None:
     """Show a recording: from its beginning and moving, or standing at an instant."""
     session = Session(recording.start)
     playhead = Playhead(time.monotonic, lambda: session.end_s)
-    app = VtopApp(recording, playhead, look, session=session, window_s=window_s, hidden=hidden)
+    app = VtopApp(
+        recording, playhead, look, session=session, window_s=window_s, hidden=hidden, keys=keys, prices=prices
+    )
     while app.take_in() and session.end_s <= (at_s or 0.0):
         pass
     if at_s is not None and at_s > session.end_s:
@@ -84,6 +94,29 @@ class _Finished:
 
     def take(self, limit: int = 0) -> list[AnyEvent]:
         return []
+
+
+def film(
+    session: Session, look: Look, *, instants_s: Sequence[float], size: tuple[int, int], window_s: float,
+    hidden: frozenset[str],
+) -> list[str]:  # fmt: skip
+    """The screen at several instants, an SVG each."""
+    playhead = Playhead(lambda: 0.0, lambda: session.end_s)
+    playhead.seek(instants_s[0])
+    playhead.play()  # by a clock that stands, from frame to frame
+    app = VtopApp(_Finished(session.start), playhead, look, session=session, window_s=window_s, hidden=hidden)
+
+    async def drawn() -> list[str]:
+        pictures = []
+        async with app.run_test(size=size) as pilot:
+            for at_s in instants_s:
+                playhead.seek(at_s)
+                app.draw()
+                await pilot.pause()
+                pictures.append(screenshot.svg(app, f"vtop {units.clock(at_s)}"))
+        return pictures
+
+    return asyncio.run(drawn())
 
 
 def still(

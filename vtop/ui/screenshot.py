@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import io
+import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -12,11 +15,34 @@ from vtop.ui import picture, textual_private
 if TYPE_CHECKING:
     from textual.app import App
 
+_SIZE = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
+
 
 def svg(app: App[None], title: str) -> str:
     """The screen as one self-contained SVG, in the fonts of the machine that shows it."""
     width, height = app.size
     return picture.svg(textual_private.screen_lines(app), width, height, title)
+
+
+def moving(pictures: Sequence[str], frame_s: float) -> str:
+    """Pictures of one size as one SVG that shows each for frame_s seconds, and begins again; without a script."""
+    head = _SIZE.search(pictures[0])
+    assert head is not None
+    width, height = head[1], head[2]
+    many, long_s = len(pictures), frame_s * len(pictures)
+    frames = []
+    for at, one in enumerate(pictures):
+        inside = base64.b64encode(one.encode()).decode()
+        shown = [("hidden", 0.0)] if at else []
+        shown += [("visible", at / many)] + ([("hidden", (at + 1) / many)] if at + 1 < many else [])
+        values, times = ";".join(value for value, _ in shown), ";".join(f"{time:.6g}" for _, time in shown)
+        frames.append(
+            f'<image width="{width}" height="{height}" visibility="{"hidden" if at else "visible"}" '
+            f'href="data:image/svg+xml;base64,{inside}"><animate attributeName="visibility" calcMode="discrete" '
+            f'values="{values}" keyTimes="{times}" dur="{long_s:g}s" repeatCount="indefinite"/></image>'
+        )
+    namespace = "http://www.w3.org/2000/svg"
+    return f'<svg viewBox="0 0 {width} {height}" xmlns="{namespace}">\n' + "\n".join(frames) + "\n</svg>\n"
 
 
 def text(app: App[None]) -> str:

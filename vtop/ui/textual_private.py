@@ -8,7 +8,7 @@ What they are for:
 - The screen sends only the cells that changed. Textual crops an update at the right edge of a changed region and sends
   the line from the widget's left edge on; over SSH that is most of what vtop would send. `ExactScreen` crops on both
   sides.
-- The driver writes to a terminal that may hang up, and reads keys without a timer (`Terminal`).
+- The driver writes to a terminal that may hang up or be slow, and reads keys without a timer (`Terminal`).
 - The screen as text and as a picture is the compositor's whole update (`print_screen`, `screen_lines`), as in
   Textual's own screenshot.
 """
@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 from codecs import getincrementaldecoder
+from time import monotonic
 from typing import Any, Final
 
 from rich.console import Console
@@ -31,7 +33,7 @@ from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 
-from vtop.ui.driver import Wire
+from vtop.ui.driver import ANSWER, ASK, RESUME, Line, Wire
 
 PIECES: Final = (  # module, class or "", name
     ("textual.constants", "", "ESCAPE_DELAY"),
@@ -48,13 +50,17 @@ PIECES: Final = (  # module, class or "", name
     ("textual._xterm_parser", "XTermParser", "tick"),
     ("textual.drivers.linux_driver", "LinuxDriver", "_file"),
     ("textual.drivers.linux_driver", "LinuxDriver", "_debug"),
+    ("textual.drivers.linux_driver", "LinuxDriver", "_writer_thread"),
     ("textual.drivers.linux_driver", "LinuxDriver", "fileno"),
     ("textual.drivers.linux_driver", "LinuxDriver", "exit_event"),
     ("textual.drivers.linux_driver", "LinuxDriver", "process_message"),
     ("textual.drivers.linux_driver", "LinuxDriver", "run_input_thread"),
+    ("textual.drivers.linux_driver", "LinuxDriver", "start_application_mode"),
+    ("textual.drivers.linux_driver", "LinuxDriver", "stop_application_mode"),
     ("textual.drivers.linux_driver", "LinuxDriver", "disable_input"),
 )
 
+_TAIL: Final = re.compile(r"(?:\x1b\[0?)?$")  # what may be the beginning of an answer
 ESCAPE_MS: Final = 20  # an escape followed by nothing for so long is the key, not the beginning of a sequence
 vars(constants)["ESCAPE_DELAY"] = ESCAPE_MS / 1000
 
@@ -99,7 +105,29 @@ class Terminal(LinuxDriver):
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._file: Any = Wire(self._file)
+        self.line = Line()
         self._awake, self._waker = os.pipe()
+
+    def behind(self) -> bool:
+        """Whether what was written before is still on its way to the terminal."""
+        return self._file.writing or self.line.behind(monotonic())
+
+    def frame_is_written(self) -> None:
+        """Ask, where it is time to, when the terminal has shown it."""
+        if self.line.wants_asking(monotonic()):
+            self.line.asked(monotonic())
+            self.write(ASK)
+
+    def start_application_mode(self) -> None:
+        super().start_application_mode()  # type: ignore[no-untyped-call]
+        if self._writer_thread is not None:  # it is stopped where there is no terminal any more
+            self.line.asked(monotonic())
+            self.write(ASK)
+
+    def stop_application_mode(self) -> None:
+        self._file.drop()
+        self.write(RESUME)
+        super().stop_application_mode()
 
     def disable_input(self) -> None:
         os.write(self._waker, b".")
@@ -112,17 +140,28 @@ class Terminal(LinuxDriver):
         watched.register(self.fileno, select.POLLIN)
         watched.register(self._awake, select.POLLIN)
         typed = False
+        begun = ""  # of an answer
         while not self.exit_event.is_set():
             ready = {number for number, _ in watched.poll(ESCAPE_MS + 1 if typed else None)}
             if self._awake in ready:
                 break
             typed = self.fileno in ready
             if typed:
-                text = decode(os.read(self.fileno, 4096))
-                if not text:
+                read = os.read(self.fileno, 4096)
+                if not read:
                     break
-                for event in parser.feed(text):
-                    self.process_message(event)
+                text = begun + decode(read)
+                if ANSWER in text:
+                    self.line.answered(monotonic())
+                    text = text.replace(ANSWER, "")
+                begun = _TAIL.findall(text)[0]
+                text = text.removesuffix(begun)
+            elif begun:
+                text, begun = begun, ""
+            else:
+                text = ""
+            for event in parser.feed(text) if text else ():
+                self.process_message(event)
             for event in parser.tick():
                 self.process_message(event)
         os.set_blocking(self._awake, False)

@@ -22,11 +22,11 @@ _ENGINE = (
 def engines(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     """A row an engine, with a sign at those that have much more or less to do than the others."""
     look = seen(frame, look)
-    total = sum(_requests(engine) or 0.0 for engine in frame.engines)
-    mean = total / len(frame.engines) if frame.engines else 0.0
+    side = {server.index: server.side for server in frame.servers}
     several = len(frame.servers) > 1
     rows: list[list[Piece]] = []
     for engine in frame.engines:
+        alike = [_requests(one) or 0.0 for one in frame.engines if side.get(one.server) == side.get(engine.server)]
         name = f"{engine.server}·{engine.name}" if several else engine.name
         rows.append(
             [
@@ -35,7 +35,7 @@ def engines(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
                 (units.short_count(engine.waiting), "number"),
                 (units.percent(engine.kv_used_ratio), "number"),
                 (units.short(engine.generation_per_s), "number"),
-                _skew(engine, mean),
+                _skew(engine, sum(alike) / len(alike)),
             ]
         )
     return rows_of(look, width, height, _ENGINE, rows)

@@ -30,11 +30,6 @@ def events(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     """What happened, the newest on top: session time, sign, word, text."""
     latest = frame.event_log[: -height - 1 : -1]
     lines = [_event(logged, width, look) for logged in latest]
-    if frame.status.kind == "waiting" and frame.origin is None:  # a newcomer may have no server at all
-        offer = line(
-            look, width, ("no server at hand? ", "dim"), ("vtop demo", "mark"), (" brings a simulated one", "dim")
-        )
-        lines = [offer, *lines[: height - 1]]
     if not lines:
         lines = [line(look, width, ("nothing happened yet", "dim"))]
     return lines + [blank(look, width)] * (height - len(lines))

@@ -36,7 +36,8 @@ def gpus(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
         beside = [("energy", units.joules(alone.energy_j))] if alone is not None else []
         drawn = sparked(look, width, rows, frame.charts.power_w, (maximum, "power"))
         of = spread(alone.power, units.watts) if alone is not None else None
-        head = left("power", units.watts(found.power_w))
+        partly = found.power_w is None and found.least_power_w is not None
+        head = left("power", f"≥ {units.watts(found.least_power_w)}" if partly else units.watts(found.power_w))
         return chart_rows(look, width, head, drawn, scale(width, rows, top(stands, width, word), of), beside=beside)
 
     blocks = []
@@ -45,6 +46,9 @@ def gpus(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     blocks.append(growing(1, power))
     if found.local and frame.energy.per_output_token_j is not None and height > len(found.devices) + 2:
         blocks.append(fixed(99, [_joules(frame, width, look)]))
+    if 0 < found.powered < found.counted:
+        said = f"power of {found.powered} of {found.counted} GPUs is known"
+        blocks.append(fixed(2, [line(look, width, (said, "warn"))]))
     if note:
         blocks.append(fixed(2, [line(look, width, (note, "warn"))]))
     several = len(found.devices) > 1
@@ -117,6 +121,9 @@ def _device(device: GpuPart, width: int, look: Look, several: bool) -> Line:
         Phrase(2, field(memory, 15)),
         Phrase(3, field(f"{units.count(device.temp_c)} °C", 5)),
     ]
+    if device.mig_instances is not None:
+        parts = "1 part" if device.mig_instances == 1 else f"{device.mig_instances} parts"
+        shown.append(Phrase(1, ((f"MIG: memory of {parts}, the card's power", "dim"),)))
     if several:
         shown.append(Phrase(4, field(units.watts(device.power.now), 6)))
     shown.append(Phrase(5, field(clock, 15)))

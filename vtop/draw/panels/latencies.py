@@ -16,7 +16,7 @@ _WIDE = (
     Column("p90", 11, rank=4),
     Column("p99", 11, rank=1),
     Column("n", 6, rank=0),
-    Column("of", 12, right=False, rank=5),
+    Column("of", 11, right=False, rank=5),
 )
 _NARROW = (Column("server", 7, right=False), Column("mean", 7), Column("p99", 10), Column("n", 6))
 

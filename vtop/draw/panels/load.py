@@ -122,6 +122,8 @@ def _progress(part: LoadPart, width: int, look: Look) -> Line:
         said += " · draining"
     if part.left_s and part.state == "running":
         said += f" · {units.clock(part.left_s)} left"
+    if part.progress_ratio is None and part.state == "running":
+        said += " · until stopped"
     room = max(0, width - width_of(look.say(said)))
     cells = round(min(1.0, ratio) * room)
     bar = chart.bar(((1.0, "decode"),), cells, look.glyphs) if cells else []
@@ -145,6 +147,8 @@ def _counts(part: LoadPart, width: int, look: Look) -> Line:
         shown.append(Phrase(2, ((f"{units.number(part.output_per_s)} tok/s", "number"),)))
     if part.wrong_length:
         shown.append(Phrase(1, ((f"{units.count(part.wrong_length)} prompts counted otherwise", "warn"),)))
+    if part.ended_early:
+        shown.append(Phrase(1, ((f"{units.count(part.ended_early)} answers shorter than asked", "warn"),)))
     if hits := part.prefix_hit_tokens or part.cached_tokens:
         shown.append(Phrase(1, ((f"{units.short_count(hits)} tok from the prefix cache", "warn"),)))
     return phrases(look, width, shown)

@@ -29,6 +29,7 @@ from vtop.session.frame.charts import Points
 from vtop.session.frame.frame import Frame
 from vtop.session.frame.values import Count, Gauge
 
+ONE_EACH: Final = 1.005  # answers a request, at most, that need no word
 # How a request ended, by vLLM's finished_reason.
 _BY: Final = {"length": "by length", "stop": "by stop", "abort": "aborted"}
 
@@ -101,6 +102,9 @@ def _finished(frame: Frame, width: int, look: Look) -> Line:
         Phrase(0, (("finished ", "dim"), (units.count(asked.finished.in_window), "number"))),
         Phrase(1, ((f"{units.number(asked.finished.per_s)} /s{_over(asked.finished, frame.window_s)}", "dim"),)),
     ]
+    if asked.answers_each is not None and asked.answers_each > ONE_EACH:
+        said = f"= {units.number(asked.users_per_s)} /s × n {units.number(asked.answers_each)}"
+        shown.append(Phrase(1, ((said, "warn"),)))
     for reason, n in asked.finished_by_reason:
         role = "bad" if reason == "error" and n else "dim"
         shown.append(Phrase(2 if role == "bad" else 4, ((f"{_BY.get(reason, reason)} {units.count(n)}", role),)))

@@ -31,8 +31,12 @@ _UNKNOWN = ServerLoad(None, None, None, None, None)
 
 def servers(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     """A row a server. Of one that does not answer only its own row is dim."""
-    ordered = sorted(frame.servers, key=_calm)
-    return rows_of(look, width, height, _SERVER, [_row(server, look) for server in ordered])
+    return rows_of(look, width, height, _SERVER, [_row(server, look) for server in ordered(frame)])
+
+
+def ordered(frame: Frame) -> list[ServerPart]:
+    """Those in trouble first."""
+    return sorted(frame.servers, key=_calm)
 
 
 def _calm(server: ServerPart) -> tuple[bool, float, float]:
@@ -59,5 +63,5 @@ def _row(server: ServerPart, look: Look) -> list[Piece]:
         (units.seconds(does.ttft_s), text),
         (units.count(server.engines), text),
         (units.count(server.outages), text),
-        (", ".join(server.models) or units.UNKNOWN, "dim"),
+        (f"{server.side or ''} {', '.join(server.models) or units.UNKNOWN}".strip(), "dim"),
     ]

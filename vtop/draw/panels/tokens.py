@@ -116,17 +116,16 @@ def _prefix(frame: Frame, width: int, look: Look) -> Line:
     hits = frame.prefix_cache
     if frame.kv.prefix_caching is False:
         return line(look, width, ("prefix caching is off", "dim"))
-    shown = [
-        Phrase(
-            0,
-            (
-                ("prefix hits ", "dim"),
-                (units.percent(hits.hit_ratio), "text"),
-                (f" of {units.count(hits.asked_tokens)} {_OF[hits.of]}", "dim"),
-            ),
-        ),
-        Phrase(2, (("since server start ", "dim"), (units.percent(hits.lifetime_ratio), "text"))),
-    ]
+    ratio, of = (units.percent(hits.hit_ratio), "text"), f"{units.count(hits.asked_tokens)} {_OF[hits.of]}"
+    if hits.external_tokens:  # some of them came through a KV connector
+        shown = [
+            Phrase(0, (("prefix hits ", "dim"), ratio)),
+            Phrase(1, (("connector ", "dim"), (units.percent(hits.external_ratio), "text"))),
+            Phrase(2, ((of, "dim"),)),
+        ]
+    else:
+        shown = [Phrase(0, (("prefix hits ", "dim"), ratio, (f" of {of}", "dim")))]
+    shown.append(Phrase(3, (("since server start ", "dim"), (units.percent(hits.lifetime_ratio), "text"))))
     if hits.recompute:
         shown.append(Phrase(1, (("recompute counts as hits", "warn"),)))
     return phrases(look, width, shown)

@@ -135,6 +135,8 @@ def _first_tokens(frame: Frame, width: int, look: Look) -> Line:
     if of.first_tokens:
         mean = (units.seconds(of.first_token_s), "text")
         shown.append(Phrase(2, (("first tokens ", "dim"), mean, (f" n {units.count(of.first_tokens)}", "dim"))))
+        if of.decode_first_token_s is not None:
+            shown.append(Phrase(1, (("then decode side ", "dim"), (units.seconds(of.decode_first_token_s), "text"))))
     elif not of.stuck:
         shown.append(Phrase(2, (("no first token in the window", "dim"),)))
     return phrases(look, width, shown)

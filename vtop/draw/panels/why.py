@@ -16,6 +16,7 @@ from vtop.draw.text import Line, Phrase, Piece, line, wrapped
 from vtop.draw.theme import Look
 from vtop.session.bottleneck.verdict import TITLES
 from vtop.session.frame.frame import Frame
+from vtop.session.frame.prices import FLAGS, LABELS, worth
 from vtop.session.frame.requests import Little
 
 
@@ -53,10 +54,11 @@ def _row(look: Look, width: int, label: str, items: list[Phrase]) -> Block:
             line(look, width, (f"{head:<{LEFT}}", "dim"), *pieces) for head, pieces in zip(heads, laid, strict=False)
         ]
 
-    return Block(0, draw, most if label == _TRY else 1, most)
+    return Block(0, draw, most if label in (_TRY, "prices") else 1, most)
 
 
 STEADY: Final = 0.25  # beyond this Little's law says that the window is no steady state
+APART: Final = 0.2  # between the energy counters and power, beyond which one of them is wrong
 _TRY: Final = "try"
 _LINES: Final = 3  # of one row, at most
 _ROOM: Final = 6  # lines from which the verdict is repeated, and the flag to try may take several
@@ -81,6 +83,21 @@ def _try(frame: Frame) -> Row:
     if found.flag is None:
         return None
     return _TRY, [_said(0, (found.flag, "mark")), _said(1, (found.why or "", "dim"))]
+
+
+def _prices(frame: Frame) -> Row:
+    """What a tenth more of each limit is worth: output tokens/s, and mean TTFT where that is something."""
+    if frame.prices is None:
+        return None
+    binding = frame.prices.binding
+    items = [_said(0, ("10 % more of each, simulated", "dim"))]
+    for rank, price in enumerate(frame.prices.prices, 1):
+        role = "mark" if price is binding and price.limit in FLAGS else "number"
+        said = worth(price.output)
+        if worth(price.ttft) != "0":
+            said = f"{said} tok/s, {worth(price.ttft)} TTFT"
+        items.append(_said(rank, (f"{LABELS[price.limit]} ", "dim"), (said, role)))
+    return "prices", items
 
 
 def _queue(frame: Frame) -> Row:
@@ -263,6 +280,11 @@ def _energy(frame: Frame) -> Row:
         items.append(_said(2, (f"{units.number(energy.per_token_j)} J per token", "dim")))
     if energy.idle_share is not None:
         items.append(_said(3, (f"{units.whole_percent(energy.idle_share)} would go while idle", "dim")))
+    if energy.apart_ratio is not None and abs(energy.apart_ratio) > APART:
+        said = (
+            f"the counters say {units.percent(abs(energy.apart_ratio))} {'more' if energy.apart_ratio > 0 else 'less'}"
+        )
+        items.append(_said(1, (f"! {said} than power does", "warn")))
     if energy.source is not None:
         items.append(_said(5, (energy.source, "dim")))
     return "energy", items
@@ -302,10 +324,8 @@ def _growth(frame: Frame) -> Row:
         items.append(_said(0, ("queue ", "dim"), (f"+{units.seconds(growth.queue_added_s)}", "number")))
     if growth.frontend_factor is not None:
         items.append(_said(3, ("frontend ", "dim"), (f"{units.number(growth.frontend_factor)} ×", "text")))
-    if growth.crossed_at is not None:
-        items.append(
-            _said(2, (f"queue overtook prefill at {units.plain(growth.crossed_at)} {growth.crossing_unit}", "text"))
-        )
+    if (crossed := growth.crossed) is not None:
+        items.append(_said(2, (crossed.removeprefix("the "), "text")))
     elif growth.crossing is not None:
         said = f"queue overtakes prefill at ≈ {units.number(growth.crossing)} {growth.crossing_unit} (extrapolated)"
         items.append(_said(2, (said, "text")))
@@ -330,6 +350,6 @@ def _network(frame: Frame) -> Row:
 
 _ON_TOP: Final[tuple[Callable[[Frame], Row], ...]] = (_verdict, _try)  # they stand above every screen, too
 _ROWS: Final[tuple[Callable[[Frame], Row], ...]] = (
-    _queue, _little, _growth, _network, _account, _expected, _stair, _recompute, _decode, _tail,
+    _prices, _queue, _little, _growth, _network, _account, _expected, _stair, _recompute, _decode, _tail,
     _energy, _roofline,
 )  # fmt: skip

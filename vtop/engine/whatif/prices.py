@@ -24,10 +24,12 @@ from vtop.engine.whatif.flag_search import with_flag
 from vtop.engine.whatif.simulation import SimulatedLoad, plausible, simulate
 from vtop.engine.whatif.unknowns import Draw, by_chance_alone, student
 from vtop.engine.whatif.whatif import TooFarOff, remarks, too_far_off
-from vtop.session.frame.prices import GAIN, SOONER, Price, Prices, Suggestion, Worth
+from vtop.session.frame.prices import FLAGS, GAIN, SOONER, Price, Prices, Suggestion, Worth
 
 MORE: Final = 0.1
 SERVERS: Final = 5
+LESS: Final = (0.5, 0.25, 0.125)  # times the token budget, where no flag binds and prompts queue
+QUEUED: Final = 0.1  # of the mean TTFT
 TRIED: Final = (1.25, 1.5, 2.0)  # times the flag that binds: the best of them is suggested
 NONE: Final = Worth(0.0, 0.0, 0.0)
 _THREAD: Final = (*LAUNCHES, "launch_graph_s", "plan_row_s")
@@ -98,15 +100,18 @@ def prices(run: Run, profile: Profile, factors: HostFactors = AS_FITTED, servers
         before, after = (value(run.flags), value(flags)) if value is not None else (None, None)
         found.append(Price(name, before, after, output, ttft, 1 if same else servers))
     made = Prices(run.name, run.phase, tuple(found), None, (*run.remarks, *remarks(run, profile, whole, [])), span_s)
-    return replace(made, suggestion=_suggested(cut, profile, given, base, made.binding))
+    binding = made.binding
+    if binding is not None and binding.limit in FLAGS:
+        return replace(made, suggestion=_suggested(cut, profile, given, base, binding))
+    return replace(made, suggestion=_smaller_steps(cut, profile, given, base))
 
 
 def _suggested(
-    cut: Run, profile: Profile, given: Sequence[Draw], base: SimulatedLoad, binding: Price | None
+    cut: Run, profile: Profile, given: Sequence[Draw], base: SimulatedLoad, binding: Price
 ) -> Suggestion | None:
-    """The flag that binds, at the best of some larger values; None where no flag binds."""
-    limit = _LIMITS[binding.limit] if binding is not None else None
-    if binding is None or limit is None or limit.value is None or limit.flag is None:
+    """The flag that binds, at the best of some larger values."""
+    limit = _LIMITS[binding.limit]
+    if limit.value is None or limit.flag is None:
         return None
     found = []
     for times in TRIED:
@@ -118,6 +123,23 @@ def _suggested(
         return max(by_output, key=lambda one: one.output.ratio)
     by_ttft = [one for one in found if one.ttft.high <= -SOONER]
     return min(by_ttft, key=lambda one: one.ttft.ratio) if by_ttft else None
+
+
+def _smaller_steps(cut: Run, profile: Profile, given: Sequence[Draw], base: SimulatedLoad) -> Suggestion | None:
+    """Of some smaller token budgets that cost no throughput the one with the soonest first token: where prompts queue
+    behind the steps of others."""
+    if (base.measured.queue_s or 0.0) < QUEUED * (base.measured.ttft_s or 0.0) or not base.measured.ttft_s:
+        return None
+    found = []
+    for times in LESS:
+        value = ceil(times * cut.flags.max_num_batched_tokens)
+        if value < cut.flags.max_num_seqs:
+            break
+        changed = simulate(cut, with_flag(cut.flags, "max-num-batched-tokens", value), profile, None, given)
+        output, ttft = _worths(base, changed)
+        if output.ratio >= -GAIN and ttft.high <= -SOONER:
+            found.append(Suggestion("token-budget", f"--max-num-batched-tokens {value}", output, ttft, more=False))
+    return min(found, key=lambda one: one.ttft.ratio) if found else None
 
 
 def cost_s(run: Run, servers: int = SERVERS) -> float:

@@ -12,7 +12,7 @@ import ssl
 from typing import Final
 from urllib.parse import urlsplit
 
-from vtop.access import Access
+from vtop.access import Access, socket_path
 from vtop.errors import VtopError
 from vtop.load.http.client_limits import CLIENT_LIMIT, ClientLimit, limit_of
 from vtop.load.http.connection import Clock, LoadConnection, Patience
@@ -20,6 +20,7 @@ from vtop.load.http.deferred import Backlog
 from vtop.load.http.exchange import Exchange
 
 READ_BYTES: Final = 256 * 1024  # at most, at once
+NEXT_AFTER_S: Final = 0.3  # without an answer, before the next address of a host is tried too
 WARM_AT_ONCE: Final = 64  # connections opened together: a server's backlog may be no longer
 
 
@@ -37,7 +38,8 @@ class Client:
         access: Access = Access(),  # noqa: B008 - frozen
         patience: Patience | None = None,
     ) -> None:
-        parts = urlsplit(url)
+        self._socket = socket_path(url)
+        parts = urlsplit(url if self._socket is None else "http://localhost")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise VtopError(f"a load needs a URL such as http://localhost:8000, not {parts.scheme}://{parts.hostname}")
         self._host = parts.hostname
@@ -152,25 +154,20 @@ class Client:
             async with asyncio.timeout(self._patience.connect_s):
                 return await self._connect()
         except TimeoutError:
-            raise TimeoutError(f"no connection in {self._patience.connect_s:g} s") from None
+            tried = f" ({', '.join(self._addresses)})" if len(self._addresses) > 1 else ""
+            raise TimeoutError(f"no connection in {self._patience.connect_s:g} s{tried}") from None
 
     async def _connect(self) -> LoadConnection:
         loop = asyncio.get_running_loop()
+        if self._socket is not None:
+            _, connection = await loop.create_unix_connection(self._connection, self._socket)
+            self._all.add(connection)
+            self.opened += 1
+            return connection
         if not self._addresses:  # once: asking again for each connection would be part of the measurement
             found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
             self._addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
-        last: OSError | None = None
-        for address in list(self._addresses):
-            try:
-                transport, connection = await loop.create_connection(self._connection, address, self._port)
-            except OSError as error:
-                if last is None or last.errno == errno.EADDRNOTAVAIL:  # which a family that is not there answers
-                    last = error
-                continue
-            self._addresses = [address]
-            break
-        else:
-            raise last or OSError(f"{self._host} has no address")
+        transport, connection = await self._reached()
         if self._tls is not None:
             try:
                 upper = await loop.start_tls(transport, connection, self._tls, server_hostname=self._host)
@@ -183,6 +180,31 @@ class Client:
         self._all.add(connection)
         self.opened += 1
         return connection
+
+    async def _reached(self) -> tuple[asyncio.Transport, LoadConnection]:
+        """By the first address that answers, which is kept. Raises OSError.
+
+        One may swallow all packets: it is left for the next after 300 ms, and waited for only where none answers.
+        """
+        loop = asyncio.get_running_loop()
+        last: OSError | None = None
+        silent = self._addresses
+        for patience_s in (NEXT_AFTER_S, None) if len(silent) > 1 else (None,):
+            trying, silent = silent, []
+            for address in list(trying):
+                try:
+                    async with asyncio.timeout(patience_s):
+                        made = await loop.create_connection(self._connection, address, self._port)
+                except TimeoutError:
+                    silent.append(address)
+                    continue
+                except OSError as error:
+                    if last is None or last.errno == errno.EADDRNOTAVAIL:  # which a family that is not there answers
+                        last = error
+                    continue
+                self._addresses = [address]
+                return made
+        raise last or OSError(f"{self._host} has no address")
 
     def _connection(self) -> LoadConnection:
         return LoadConnection(

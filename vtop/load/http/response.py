@@ -246,6 +246,11 @@ class Reading:
         return "chunks" if self._at else None
 
     @property
+    def by_ids(self) -> bool:
+        """The server told the ids of tokens, which count them event by event."""
+        return self._ids > 0
+
+    @property
     def last_s(self) -> float | None:
         return self._at[-1] if self._at else None
 

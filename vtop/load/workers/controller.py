@@ -266,10 +266,15 @@ class Controller:
                 work.done = news
             case Failed(why=why):
                 self.failed = self.failed or why
-            case Refused(field=field):
+            case Refused(field=field, why=why):
                 if field not in self._refused:
                     self._refused.add(field)
-                    self._say(f"the server does not take {field}; requests go without it")
+                    self._say(
+                        f"the server does not take {field}; requests go without it"
+                        if why is None
+                        else f"answers broke off ({why}): from here on requests go without {field}, and answers are at "
+                        "most as long as asked"
+                    )
             case Pulse():
                 work.pulse = news
                 if work.number == 0 and self._phase is not None:

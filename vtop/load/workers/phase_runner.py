@@ -32,13 +32,15 @@ from vtop.recording.events import Request
 DRAIN_S = 60.0  # without a token or an end, and what is still under way is given up
 AHEAD_S = 0.25  # requests of an open loop are made ready so long before their time
 FAILING_S, FAILING = 10.0, 10  # nothing but failures for so long, so many: the phase is over
+BROKEN, BROKEN_SHARE = 3, 0.25  # so many answers, of all that ended: ignore_eos is given up
 PAUSE_S = 1.0  # at most, before a closed loop tries a server again that gives no answer at all
 WARM = 64  # connections that are open before an open loop begins, when it has no cap
 MOST_WARM = 256
 
 
 class Running:
-    """Worker `worker` of `workers`. `refused` tells that a field was refused, and says which are to be left out."""
+    """Worker `worker` of `workers`. `refused` tells that a field was refused, or made the server break off answers with
+    these words, and says which are to be left out."""
 
     def __init__(
         self,
@@ -52,7 +54,7 @@ class Running:
         path: str,
         clock: Clock,
         writer: LineWriter,
-        refused: Callable[[str], frozenset[str]],
+        refused: Callable[[str, str | None], frozenset[str]],
     ) -> None:
         self.index = index
         self.begun = False
@@ -77,6 +79,7 @@ class Running:
         self._aims: list[Aim] = []
         self._answering: set[int] = set()  # in flight, with a token
         self._failing, self._failing_since_s = 0, 0.0
+        self._ended = self._broken = 0  # requests; those that an error in the midst of the answer broke off
         # a closed loop
         slots = phase.concurrency
         self._ids: Iterator[int] = iter(()) if slots is None else closed_ids(phase, worker, workers)
@@ -272,7 +275,7 @@ class Running:
 
     def _make(self, k: int) -> Exchange:
         _, output_tokens = self._prompts.asked(k)
-        asked = ExpectedAnswer(output_tokens=output_tokens, exact=output_tokens is not None)
+        asked = ExpectedAnswer(output_tokens=output_tokens, exact=output_tokens is not None and self._prompts.exact)
         return Exchange(self._client.lay(self._path, self._prompts.payload(k)), asked, seen=partial(self._seen, k))
 
     def _send(self, k: int, exchange: Exchange) -> None:
@@ -289,7 +292,8 @@ class Running:
         self._flying.discard(exchange)
         self._answering.discard(k)
         if exchange.refused is not None:
-            self._prompts.leave_out(self._refused(exchange.refused))
+            self._prompts.leave_out(self._refused(exchange.refused, None))
+        self._note_broken(exchange)
         if k < self._phase.warmup:
             self._warm_left -= 1
             self._note_steady()
@@ -301,6 +305,16 @@ class Running:
             self._admit()
         if not self._flying and not self._queue:
             self._empty.set()
+
+    def _note_broken(self, exchange: Exchange) -> None:
+        """A parser of answers may end one with an error where ignore_eos drives the model past the end of its turn.
+
+        Where much of what ends does so, what is made from here on is asked without.
+        """
+        self._ended += 1
+        self._broken += exchange.error == "inband_error" and exchange.reading.first_s is not None
+        if self._prompts.exact and self._broken >= BROKEN and self._broken >= self._ended * BROKEN_SHARE:
+            self._prompts.leave_out(self._refused("ignore_eos", exchange.detail or "no reason given"))
 
     def _judge(self, exchange: Exchange) -> float:
         """Ends a phase that gives nothing but failures; how long a closed loop is to wait before its next request."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import ssl
 import time
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 from urllib.parse import urlsplit
 
-from vtop.access import Endpoint
+from vtop.access import Endpoint, socket_path
 from vtop.errors import VtopError
 from vtop.load.http.server_errors import clean
 from vtop.load.workload.phase import PlannedPhase
@@ -97,13 +98,14 @@ def count_tokens(endpoint: Endpoint, name: str, text: str) -> int:
 
 
 def _ask(endpoint: Endpoint, method: str, path: str, body: object | None = None) -> tuple[int, Any]:
-    parts = urlsplit(endpoint.url)
+    path_of_socket = socket_path(endpoint.url)
+    parts = urlsplit(endpoint.url if path_of_socket is None else "http://localhost")
     assert parts.hostname is not None
-    if parts.scheme == "https":
+    if path_of_socket is not None:
+        connection: http.client.HTTPConnection = _OverSocket(path_of_socket)
+    elif parts.scheme == "https":
         context = endpoint.access.trust()
-        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-            parts.hostname, parts.port or 443, timeout=TIMEOUT_S, context=context
-        )
+        connection = http.client.HTTPSConnection(parts.hostname, parts.port or 443, timeout=TIMEOUT_S, context=context)
     else:
         connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=TIMEOUT_S)
     access = endpoint.access
@@ -126,6 +128,19 @@ def _ask(endpoint: Endpoint, method: str, path: str, body: object | None = None)
         return status, json.loads(text)
     except (ValueError, RecursionError):
         return status, None
+
+
+class _OverSocket(http.client.HTTPConnection):
+    """To a server that listens on a Unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=TIMEOUT_S)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(TIMEOUT_S)
+        self.sock.connect(self._path)
 
 
 def _read(answer: http.client.HTTPResponse, until_s: float) -> bytes:

@@ -66,9 +66,13 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
-    """The server does not take a field of the request; it is left out from now on."""
+    """The server does not take a field of the request; it is left out from now on.
+
+    why: the words with which it broke off answers because of the field; None where it refused the field by name.
+    """
 
     field: str
+    why: str | None = None
 
 
 class Steady(msgspec.Struct, frozen=True, tag="steady"):

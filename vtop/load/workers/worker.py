@@ -43,13 +43,14 @@ from vtop.load.workers.protocol import (
 )
 from vtop.load.workload.dataset import Item, read
 from vtop.load.workload.phase import PlannedPhase
-from vtop.load.workload.prompts import TOKEN_IDS, Prompts
+from vtop.load.workload.prompts import LENGTH, TOKEN_IDS, Prompts
 from vtop.recording.vocabulary import Api
 
 TICK_S = 0.01  # of the lag sampler
 TRY_S = 15.0  # a server that is busy for longer is not waited for to try its fields
 LAST_S = 1.5  # after the end of the orders nothing may take longer
 TRIAL = -1  # the phase of requests that are in no phase
+TOKEN_COUNTS = "return_token_ids"  # with them each event tells its tokens
 PATHS = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
 
 
@@ -155,6 +156,8 @@ class Worker:
             exchange = await self._try(api, Item(text=None if ids else "hello", ids=ids or None, output_tokens=1))
             if exchange.refused is not None:
                 self._drop(exchange.refused)
+            elif _brought_no_ids(exchange) and TOKEN_COUNTS not in self._without:
+                self._without |= {TOKEN_COUNTS}  # not refused, but of no use: running usage may say it instead
             elif ids and exchange.status in (400, 415, 422, 500, 501):
                 ids = ()
                 if (await self._try(api, Item(text="hello", output_tokens=1))).error is None:
@@ -181,11 +184,11 @@ class Worker:
         self._trials += setup.workers
         return exchange
 
-    def _drop(self, field: str) -> frozenset[str]:
+    def _drop(self, field: str, why: str | None = None) -> frozenset[str]:
         """All that is to be left out."""
         if field not in self._without:
-            self._without |= {field}
-            self._say.news(Refused(field))
+            self._without |= {field} if why is None else LENGTH
+            self._say.news(Refused(field, why))
         return self._without
 
     async def _pulse(self) -> None:
@@ -201,6 +204,10 @@ class Worker:
                 spent_s = time.process_time()
                 self._say.news(Pulse((spent_s - cpu_s) / (now_s - at_s), median(lags), max(lags)))
                 lags, cpu_s, at_s = [], spent_s, now_s
+
+
+def _brought_no_ids(exchange: Exchange) -> bool:
+    return exchange.status == 200 and exchange.reading.first_s is not None and not exchange.reading.by_ids
 
 
 def _listen(loop: asyncio.AbstractEventLoop, orders: asyncio.Queue[Order | None]) -> None:

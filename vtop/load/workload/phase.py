@@ -11,6 +11,7 @@ from vtop.recording.vocabulary import Api, LoadShape, LoadState
 from vtop.samples import samples_needed
 
 LIMIT_S = 3600.0  # of a phase whose time is not asked for; a person can always ask for more
+ENDLESS_S = 30 * 86400.0  # of a phase that goes on until it is stopped
 TRACE_LIMIT_S = 86400.0  # a trace brings its own end
 WARMUP_LIMIT_S = 600.0
 PERCENTILES = (0.999, 0.99, 0.95, 0.9, 0.5)
@@ -29,7 +30,10 @@ class TokenRange:
 
 @dataclass(frozen=True, slots=True)
 class PlannedPhase:
-    """One stretch of load. The warm-up comes on top of `requests` and `for_s`; whichever of the two is met ends it."""
+    """One stretch of load. The warm-up comes on top of `requests` and `for_s`; whichever of the two is met ends it.
+
+    Without either it goes on until it is stopped.
+    """
 
     concurrency: int | None = None  # a closed loop
     rate_per_s: float | None = None  # an open one; None too when a trace has its own times
@@ -47,6 +51,7 @@ class PlannedPhase:
     warmup: int = 0
     seed: int = 0
     api: Api = "completions"
+    ignore_eos: bool = True  # every answer is as long as asked; else that is the most
     workers: int = 1
 
     @property
@@ -71,6 +76,8 @@ class PlannedPhase:
             return self.for_s + (WARMUP_LIMIT_S if self.warmup else 0.0)
         if self.rate_per_s is not None and self.total is not None:
             return max(LIMIT_S, 2 * self.total / self.rate_per_s)  # the schedule ends before
+        if self.requests is None and not self.trace:
+            return ENDLESS_S
         return TRACE_LIMIT_S if self.trace else LIMIT_S
 
     @property
@@ -133,6 +140,7 @@ class PlannedPhase:
             ("warmup", self.warmup or None),
             ("seed", self.seed or None),
             ("api", None if self.api == "completions" else self.api),
+            ("ignore_eos", None if self.ignore_eos else "no"),
             ("workers", self.workers if self.workers > 1 else None),
         )
         return [f"{key}={plain(value)}" for key, value in given if value is not None]

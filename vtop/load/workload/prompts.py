@@ -44,6 +44,7 @@ WORD_LIST = (
     "spring square star"
 )
 WORDS = WORD_LIST.split()
+LENGTH = frozenset(("ignore_eos", "min_tokens"))  # either makes an answer as long as asked
 TOKEN_IDS = "token ids as a prompt"  # what a gateway may refuse, beside the fields
 OPENING = "Read:"  # so that every word of the prompt has a blank before it
 
@@ -75,7 +76,8 @@ class CannotCount(VtopError):
 class Prompts:
     """The payloads of one phase. One request's depends on its number alone, so any worker makes any of them.
 
-    `caveats` are sentences for whoever reads the numbers: prompts that repeat, lengths that are not exact.
+    `caveats` are sentences for whoever reads the numbers: prompts that repeat, lengths that are not exact. `exact`:
+    an answer is asked to be as long as `asked` says, not just at most so long.
     """
 
     def __init__(
@@ -113,7 +115,7 @@ class Prompts:
         if self._shared:
             self._before += self._units.text(self._shared_draw()) + self._units.between
         self._head = f'{{"model":{json.dumps(model)},"{"messages" if chat else "prompt"}":'
-        self._fields = _fields(frozenset(without))
+        self._fields, self.exact = _fields(self._left_out(without))
         self._chat = chat
         self._check()
         self.recorded_s = tuple(item.at_s for item in items if item.at_s is not None)  # of a trace
@@ -121,7 +123,10 @@ class Prompts:
 
     def leave_out(self, fields: frozenset[str]) -> None:
         """From now on; the server refused them."""
-        self._fields = _fields(fields)
+        self._fields, self.exact = _fields(self._left_out(fields))
+
+    def _left_out(self, without: Iterable[str]) -> frozenset[str]:
+        return frozenset(without) | (frozenset() if self._phase.ignore_eos else LENGTH)
 
     def payload(self, k: int) -> bytes:
         """The body of request k."""
@@ -199,6 +204,8 @@ class Prompts:
             yield f"the dataset's hash_ids are left out, no two prompts share blocks{instead}"
         if self._phase.trace and (quick := _quick(self.recorded_s)) is not None:
             yield quick
+        if not self.exact and self._phase.ignore_eos:
+            yield "answers are at most as long as asked: the server takes neither ignore_eos nor min_tokens"
         if not self._units.exact and word_for_word < max(len(self._items), 1):
             yield "prompt lengths are not exact: what a word costs is not known, or not the same for all words"
 
@@ -212,8 +219,11 @@ def _quick(recorded_s: Sequence[float]) -> str | None:
     return f"the trace's {len(recorded_s):,} requests are due within {span_s:.3g} s ({unit})"
 
 
-def _fields(without: frozenset[str]) -> tuple[str, str]:
-    """The JSON behind the prompt, N for the answer's length: for a model that ends by itself, and for exactly N."""
+def _fields(without: frozenset[str]) -> tuple[tuple[str, str], bool]:
+    """The JSON behind the prompt, N for the answer's length: for a model that ends by itself, and for exactly N.
+
+    And whether the second can be asked for at all: LENGTH holds the fields of it.
+    """
     if needed := without & NEEDED:
         raise ValueError(f"no request without {sorted(needed)}")
     fields: dict[str, Any] = {"stream": True}
@@ -229,8 +239,10 @@ def _fields(without: frozenset[str]) -> tuple[str, str]:
     plain = '"max_tokens":N,' + json.dumps(fields, separators=(",", ":"))[1:-1]
     # ignore_eos is exact by itself; min_tokens masks logits at every step, which slows the server that is measured
     if "ignore_eos" not in without:
-        return plain, plain + ',"ignore_eos":true'
-    return plain, plain + (',"min_tokens":N' if "min_tokens" not in without else "")
+        return (plain, plain + ',"ignore_eos":true'), True
+    if "min_tokens" not in without:
+        return (plain, plain + ',"min_tokens":N'), True
+    return (plain, plain), False
 
 
 def _draw(units: int, *stream: object) -> bytes:

@@ -39,6 +39,7 @@ WORDS = {
     "warmup": ("warmup=8", "requests before them that do not count"),
     "seed": ("seed=1", "arrivals, lengths and prompts [0]"),
     "api": ("api=chat", "completions (default: exact prompts of token ids) or chat"),
+    "ignore_eos": ("ignore_eos=no", "answers may end by themselves, out= is the most of them [yes]"),
     "workers": ("workers=2", "processes that share the load"),
 }
 _MEANT = {
@@ -53,6 +54,7 @@ _MEANT = {
     **dict.fromkeys(("file", "data", "sharegpt", "prompts_file"), "dataset"),
     **dict.fromkeys(("endpoint", "backend"), "api"),
     **dict.fromkeys(("processes", "threads"), "workers"),
+    **dict.fromkeys(("eos", "exact", "ignore-eos", "stop"), "ignore_eos"),
     **dict.fromkeys(("exponential", "random"), "poisson"),
     **dict.fromkeys(("uniform", "fixed", "even"), "constant"),
     **dict.fromkeys(("itl", "tbt"), "tpot"),
@@ -68,9 +70,16 @@ LEAST_REQUESTS = 128  # the p95 of so many can be trusted
 A_SLOT = 5  # requests of each that are in flight: three whole rounds between ramp and drain
 
 
-def phases(specs: Sequence[str], *, option: str = "--load") -> tuple[PlannedPhase, ...]:
-    """The phases of all SPECs, in order. `option` names the place in an error. Raises VtopError."""
-    return tuple(phase for text in specs for phase in _Spec(text, option).phases())
+def phases(specs: Sequence[str], *, option: str = "--load", endless: bool = False) -> tuple[PlannedPhase, ...]:
+    """The phases of all SPECs, in order. `option` names the place in an error. Raises VtopError.
+
+    endless: a phase that is the only one and names neither n= nor for= has no end of its own.
+    """
+    read = [_Spec(text, option) for text in specs]
+    found = tuple(phase for spec in read for phase in spec.phases())
+    if endless and len(found) == 1 and found[0].arrival != "trace" and not {"n", "for"} & read[0].values.keys():
+        return (replace(found[0], requests=None, for_s=None),)
+    return found
 
 
 def sweep(
@@ -214,6 +223,7 @@ class _Spec:
             warmup=self._whole("warmup", 0, 1_000_000) if "warmup" in given else 0,
             seed=self._whole("seed", 0, 2**63 - 1) if "seed" in given else 0,
             api=self._one_of("api", APIS[:-1]) if "api" in given else "completions",
+            ignore_eos=self._one_of("ignore_eos", ("yes", "no")) == "yes" if "ignore_eos" in given else True,
             workers=self._whole("workers", 1, 256) if "workers" in given else 1,
         )
         if phase.input and phase.prefix_tokens >= phase.input.low:

@@ -53,8 +53,8 @@ def crossing(report: Report) -> Figure | None:
     ]
     unit = growth.crossing_unit or "load"
     said = "The queue does not reach prefill here, and no crossing can be extrapolated."
-    if growth.crossed_at is not None:
-        said = f"The queue overtook prefill at {units.number(growth.crossed_at)} {unit}: measured."
+    if (crossed := growth.crossed) is not None:
+        said = f"{crossed[0].upper()}{crossed[1:]}: measured."
     elif growth.crossing is not None:
         said = f"The queue would overtake prefill at ≈ {units.number(growth.crossing)} {unit} (extrapolated)."
         series += _extrapolated(known[-1][0], queue, prefill, growth.crossing)

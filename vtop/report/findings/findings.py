@@ -17,12 +17,15 @@ from vtop.report.model import Phase, Report
 from vtop.report.numbers import Numbers
 from vtop.session.bottleneck.verdict import STILL_S
 from vtop.session.frame.incidents import Incident
+from vtop.session.frame.prices import SOONER
 
 MOST: Final = 5
 SHOWN: Final = 3  # instants named one by one
+ENOUGH: Final = 5  # preemptions, for what one costs: at the edges some are counted without their recomputing
+ROUNDS: Final = 2  # of a closed loop: what less of it brought is no rate of it
 FEWER: Final = 0.8  # of the requests in flight: less of them running is a finding
 NEARLY_FULL: Final = 0.95
-CLOCK_LOST: Final = 0.02  # of the clock: less than that costs nothing that shows
+CLOCK_LOST: Final = SOONER  # of the clock: less costs less TTFT than what a limit is said to bind from
 WORTH_SAYING: Final = 0.05  # a share below is not a finding of its own
 
 
@@ -94,17 +97,24 @@ def unread(report: Report) -> Finding | None:
 
 
 def residents(report: Report) -> Finding | None:
-    """Far fewer ran than were asked for, with the pool full."""
+    """Far fewer ran than were asked for: the pool was full, or running stood at its limit."""
     phase, of = heaviest(report)
     account = of.account if of is not None else None
     if phase is None or of is None or account is None or account.nominal is None or account.measured_residents is None:
         return None
     asked, ran = account.nominal.concurrency, account.measured_residents
-    if ran > FEWER * asked or (of.kv.peak_ratio or 0.0) < NEARLY_FULL:
+    if (of.waiting.median or 0.0) + ran < FEWER * asked:
+        return None  # the load ran out, or was not begun: fewer were there than it asks for
+    of_seqs = of.verdict.limit == "max-num-seqs"
+    if ran > FEWER * asked or not (of_seqs or (of.verdict.limit == "kv" and (of.kv.peak_ratio or 0.0) >= NEARLY_FULL)):
         return None
     fits = account.predicted_residents
     said = f"{units.count(asked)} requests were in flight and only {units.count(ran)} ran (median)"
-    if fits is not None:
+    if of_seqs:
+        said += (
+            f": {of.verdict.evidence[0]}, with {units.whole_percent(of.kv.median_ratio)} of the KV pool in use (median)"
+        )
+    elif fits is not None:
         said += f": the KV pool holds {units.number(fits)} requests of {units.count(account.request_tokens)} tokens"
     said += f"; {units.count(of.waiting.median)} waited (median)."
     evidence = [f"running {units.count(of.running.low)}–{units.count(of.running.peak)} on {of.scrapes:,} scrapes"]
@@ -139,16 +149,30 @@ def preempted(report: Report) -> Finding | None:
     run, staircase = report.run, report.staircase
     if run is None or not run.preemptions:
         return None
-    said = f"{units.count(run.preemptions)} preemptions"
-    if staircase.interval_mean_s is not None:
+    each = [(phase, of) for phase, of in _measured(report) if of.preemptions]
+    said = f"{units.count(run.preemptions)} preemptions" if run.preemptions != 1 else "1 preemption"
+    several = len(report.phases) > 1 and bool(each)
+    if several:  # over a change of load there is no rate
+        most = min(each, key=lambda one: one[1].preemptions_apart_s or math.inf)
+        said += f": {', '.join(f'{units.count(of.preemptions)} at {phase.label}' for phase, of in each[:SHOWN])}"
+        shown = sum(of.preemptions or 0.0 for _, of in each[:SHOWN])
+        said += (
+            f", {units.count(run.preemptions - shown)} elsewhere (warm-up included)" if run.preemptions > shown else ""
+        )
+        said += f"; one every {units.seconds(most[1].preemptions_apart_s)} at {most[0].label}"
+    elif staircase.interval_mean_s is not None:
         said += f", one every {units.seconds(staircase.interval_mean_s)}"
     if staircase.trigger_mean_ratio is not None:
         said += f", when KV use stood at {units.percent(staircase.trigger_mean_ratio)}"
     if staircase.freed_mean_tokens is not None:
         said += f"; each freed {units.count(staircase.freed_mean_tokens)} tokens"
     said += ": a steady cycle." if staircase.steady else "."
-    evidence = [f"num_preemptions_total over {units.clock(run.seconds)}: {units.number(staircase.per_minute)} a minute"]
-    if staircase.straightness is not None:
+    if several:
+        evidence = [f"num_preemptions_total: {at(*one)}" for one in each[:SHOWN]]
+    else:
+        per_minute = f"{units.number(staircase.per_minute)} a minute"
+        evidence = [f"num_preemptions_total over {units.clock(run.seconds)}: {per_minute}"]
+    if staircase.straightness is not None and not several:
         evidence.append(f"R² of the staircase {staircase.straightness:.3f}")
     if staircase.trigger_low_ratio is not None:
         evidence.append(f"lowest trigger {units.percent(staircase.trigger_low_ratio)}")
@@ -164,7 +188,7 @@ def recomputed(report: Report) -> Finding | None:
     about = "About " if of.estimate else ""
     said = f"{about}{units.count(of.tokens)} tokens were run through the model again, "
     said += f"{units.percent(of.ratio)} more than the answers needed"
-    if of.per_preemption is not None:
+    if of.per_preemption is not None and (run.preemptions or 0.0) >= ENOUGH:
         said += f": {units.count(of.per_preemption)} a preemption"
     if of.time_ratio is not None:
         share = units.percent(of.time_ratio)
@@ -186,12 +210,13 @@ def grown(report: Report) -> Finding | None:
     if len(known) < 2:
         return None
     (_, low), (level, high) = known[0], known[-1]
-    said = f"From {_load(report, low.phase)} to {_load(report, high.phase)} queueing grew from "
+    moved = "grew" if (high.queue_s or 0.0) > (low.queue_s or 0.0) else "went"
+    said = f"From {_load(report, low.phase)} to {_load(report, high.phase)} queueing {moved} from "
     said += f"{units.seconds(low.queue_s)} to {units.seconds(high.queue_s)}"
     if level.prefill_factor is not None:
         said += f", prefill {units.number(level.prefill_factor)} ×"
-    if growth.crossed_at is not None:
-        said += f"; the queue overtook prefill at {units.number(growth.crossed_at)} {growth.crossing_unit}"
+    if (crossed := growth.crossed) is not None:
+        said += f"; {crossed}"
     elif growth.crossing is not None:
         said += (
             f"; it would overtake prefill at ≈ {units.number(growth.crossing)} {growth.crossing_unit} (extrapolated)"
@@ -202,19 +227,35 @@ def grown(report: Report) -> Finding | None:
 
 def reached(report: Report) -> Finding | None:
     """What the load brought, and how it scales from the lowest load."""
-    known = [(phase, phase.whole) for phase in report.phases if phase.whole is not None and phase.whole.output_per_s]
+    known = [(phase, of) for phase, of in _measured(report) if of.output_per_s]
     if not known:
         return None
     phase, of = max(known, key=lambda one: one[1].output_per_s or 0.0)
-    where = f" at {phase.label}" if len(known) > 1 else ""
-    said = f"The highest throughput was {units.number(of.output_per_s)} output tokens/s{where}"
+    said = f"Throughput was {units.number(of.output_per_s)} output tokens/s"
     if len(known) > 1:
-        first, low = known[0]
+        said = f"The highest throughput of {len(known)} loads was {units.number(of.output_per_s)} output tokens/s"
+        said += f" at {phase.label}"
+        like = {one.phase for one in report.load_levels.levels}
+        first, low = min(known, key=lambda one: (one[0].load.concurrency if one[0].load else None) or math.inf)
         loads = (first.load.concurrency if first.load else None, phase.load.concurrency if phase.load else None)
         factor = (of.output_per_s or 0.0) / (low.output_per_s or math.inf)
-        if first is not phase and loads[0] and loads[1]:
+        alike = not _few_rounds(phase, of) and all(
+            one.load is not None and one.load.phase in like for one in (first, phase)
+        )
+        if first is not phase and loads[0] and loads[1] and alike and not _few_rounds(phase, of):
             said += f", {units.number(factor)} × that of {first.label} with {loads[1] / loads[0]:g} × the load"
-    return Finding("reached", said + ".", (f"from {of.output_from}", at(phase, of)))
+    few = (
+        (f"fewer than {ROUNDS} rounds of requests: a while of the load, no rate of it",)
+        if _few_rounds(phase, of)
+        else ()
+    )
+    return Finding("reached", said + ".", (f"from {of.output_from}", *few, at(phase, of)))
+
+
+def _few_rounds(phase: Phase, of: Numbers) -> bool:
+    """Whether a closed loop was seen for a part of what it takes: its requests begin and end together."""
+    many = phase.load.concurrency if phase.load is not None else None
+    return many is not None and of.finished is not None and of.finished < ROUNDS * many
 
 
 def kept(report: Report) -> Finding | None:
@@ -238,19 +279,21 @@ def powered(report: Report) -> Finding | None:
     phase, of = heaviest(report, steady=True)
     if phase is None or of is None:
         return None
-    capped = dict(of.energy.throttle).get("power cap")
-    share = max(capped or 0.0, of.energy.near_limit_share or 0.0)
-    lost = of.pressure.power.clock_loss_ratio if of.pressure is not None and of.pressure.power is not None else None
-    if share < WORTH_SAYING or of.power_w.mean is None or lost is None or lost < CLOCK_LOST:
+    held = of.pressure.power if of.pressure is not None else None
+    lost = held.clock_loss_ratio if held is not None else None
+    if held is None or held.limit_w is None or lost is None or lost < CLOCK_LOST:
         return None
     where = f" at {phase.label}" if len(report.phases) > 1 else ""
-    limit = units.watts(report.power_limit_w)
-    said = f"The power limit of {limit} held the clock down in {units.percent(capped)} of the readings{where}"
-    said += f", by {units.percent(lost)} on average"
-    if not capped:
-        said = f"Power stood within 3 % of its limit of {limit} in {units.percent(share)} of the readings{where}"
-    said += f" (mean {units.watts(of.power_w.mean)}), which no metric of {kinds(report.servers)} shows."
-    return Finding("powered", said, (f"{of.power_w.n:,} readings of the steady part", at(phase, of)))
+    said = f"The power limit of {units.watts(held.limit_w)} took {units.percent(lost)} of the clock{where}"
+    said += f", which no metric of {kinds(report.servers)} shows."
+    by = (
+        f"power cap in {units.whole_percent(held.capped_share)}"
+        if held.capped_share
+        else "power within 3 % of its limit"
+    )
+    evidence = [f"mean of {held.readings:,} readings of the steady part, {by}"]
+    evidence += [f"up to {units.watts(held.high_w)}"] if held.high_w is not None else []
+    return Finding("powered", said, (*evidence, at(phase, of)))
 
 
 def unseen(report: Report) -> Finding | None:
@@ -268,10 +311,10 @@ def stolen(report: Report) -> Finding | None:
     if phase is None or of is None or (of.wallclock.stolen_ratio or 0.0) < WORTH_SAYING:
         return None
     clock = of.wallclock
+    others = "the prefill, and the recomputing, of others" if of.preemptions else "the prefill of others"
     said = (
         f"Decoding took {units.seconds(clock.request_decode_s)} a request where "
-        f"{units.seconds(clock.undisturbed_decode_s)} would do: {units.percent(clock.stolen_ratio)} went to "
-        "the prefill, and the recomputing, of others."
+        f"{units.seconds(clock.undisturbed_decode_s)} would do: {units.percent(clock.stolen_ratio)} went to {others}."
     )
     return Finding("stolen", said, (f"a step that only decodes takes {units.seconds(clock.step_s)}", at(phase, of)))
 
@@ -318,6 +361,10 @@ def heaviest(report: Report, *, steady: bool = False) -> tuple[Phase | None, Num
     return max(known, key=_heavy)
 
 
+def _measured(report: Report) -> list[tuple[Phase, Numbers]]:
+    return [(phase, phase.whole) for phase in report.phases if phase.whole is not None]
+
+
 def _heavy(one: tuple[Phase, Numbers]) -> tuple[float, float]:
     """Requests in flight as scrapes show them; where there are none, what the load aims at."""
     phase, of = one
@@ -333,7 +380,8 @@ def _during(one: Incident) -> str:
 
 
 def at(phase: Phase, of: Numbers) -> str:
-    return f"{phase.label}, {units.clock(of.begin_s)}–{units.clock(of.end_s)}"
+    between = f"{units.clock(of.begin_s)}–{units.clock(of.end_s)}"
+    return between if phase.label == between else f"{phase.label}, {between}"
 
 
 def _load(report: Report, number: int) -> str:

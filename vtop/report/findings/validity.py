@@ -41,8 +41,11 @@ def client(report: Report) -> ValidityCheck:
             "client-limited", "unknown", "No load of vtop's own: whether its clients kept up is not known."
         )
     limited = [f"{phase.label}: {load.limited}" for phase, load in loads if load.limited is not None]
-    if limited:
+    if any(load.limited is not None and load.limited_costs for _, load in loads):
         return ValidityCheck("client-limited", "doubt", "The client may be the bottleneck. " + "; ".join(limited) + ".")
+    if limited:
+        said = f"The client kept up. {'; '.join(limited)}: less than a tenth of the mean TTFT there."
+        return ValidityCheck("client-limited", "fine", said)
     late = [load.late_p99_s for _, load in loads if load.late_p99_s is not None]
     said = f" p99 of the lateness of a request is {units.seconds(max(late))} at worst." if late else ""
     return ValidityCheck("client-limited", "fine", f"The client kept up.{said}")
@@ -186,6 +189,7 @@ def answers(report: Report) -> ValidityCheck:
         ("failed", sum(load.failed for load in loads)),
         ("were broken off at the end of a phase", sum(load.unfinished for load in loads)),
         ("had a prompt of another length than asked", sum(load.wrong_length for load in loads)),
+        ("ended before the tokens asked for", sum(load.ended_early for load in loads)),
     ):
         if count:
             found.append(f"{count:,} {name}")
@@ -193,7 +197,7 @@ def answers(report: Report) -> ValidityCheck:
         found.append("some gaps hold more tokens than the server says: ITL is between chunks")
     done = sum(load.done for load in loads)
     if found:
-        return ValidityCheck("answers", "doubt", f"Of {done:,} answered requests and more: " + "; ".join(found) + ".")
+        return ValidityCheck("answers", "doubt", f"{done:,} requests were answered; " + "; ".join(found) + ".")
     return ValidityCheck("answers", "fine", f"All {done:,} requests were answered in full.")
 
 

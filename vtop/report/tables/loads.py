@@ -40,8 +40,8 @@ def levels(report: Report) -> Table | None:
         "against that of the load, from the row above; 1 is in proportion to it.",
     ]
     growth = report.growth
-    if growth.crossed_at is not None:
-        notes.append(f"The queue overtook prefill at {units.number(growth.crossed_at)} {growth.crossing_unit}.")
+    if (crossed := growth.crossed) is not None:
+        notes.append(f"{crossed[0].upper()}{crossed[1:]}.")
     elif growth.crossing is not None:
         at = f"≈ {units.number(growth.crossing)} {growth.crossing_unit}"
         notes.append(f"On the slopes of the last row the queue would overtake prefill at {at} (extrapolated).")

@@ -6,6 +6,7 @@ Sources: vLLM's v1/metrics/loggers.py and its history.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Final
 
 from vtop.metrics.quantity import Quantity, SeriesKind
@@ -55,6 +56,7 @@ _FAMILIES: Final[Mapping[str, FamilyMeaning]] = {
     "request_prefill_time_seconds": FamilyMeaning(_Q.PREFILL, _K.HISTOGRAM),
     "request_decode_time_seconds": FamilyMeaning(_Q.DECODE, _K.HISTOGRAM),
     "request_inference_time_seconds": FamilyMeaning(_Q.INFERENCE, _K.HISTOGRAM),
+    "request_params_n": FamilyMeaning(_Q.ANSWERS, _K.HISTOGRAM),
     "iteration_tokens": FamilyMeaning(_Q.ITERATION_TOKENS, _K.HISTOGRAM, total=True),
     "request_num_preemptions": FamilyMeaning(_Q.REQUEST_PREEMPTIONS, _K.HISTOGRAM),
     "request_prompt_tokens": FamilyMeaning(_Q.REQUEST_PROMPT_TOKENS, _K.HISTOGRAM),
@@ -65,13 +67,26 @@ _FAMILIES: Final[Mapping[str, FamilyMeaning]] = {
 _PREFIXES: Final = ("vllm:", "ray_vllm:", "ray_vllm_", "vllm_")
 
 # who a series belongs to; a pid is an API server's process, not an engine
-_OWNER_LABELS: Final = ("model_name", "ReplicaId", "replica", "engine")
+_OWNER_LABELS: Final = (
+    ("model_name",),
+    ("ReplicaId", "replica", "WorkerId"),
+    ("engine",),
+)  # older Ray has the last only
 
 _PART_LABELS: Final = {r.part_label for r in (*_FAMILIES.values(), *PROCESS.values()) if r.part_label}
 
 # label values that may be written to a recording; every other label is dropped, whatever it holds
 _KEPT_LABELS: Final = frozenset(
-    {*_OWNER_LABELS, *_PART_LABELS, "pid", "WorkerId", "position", "stage", "status", "transfer_type", "operation"}
+    {
+        *chain.from_iterable(_OWNER_LABELS),
+        *_PART_LABELS,
+        "pid",
+        "position",
+        "stage",
+        "status",
+        "transfer_type",
+        "operation",
+    }
     | {"max_lora", "running_lora_adapters", "waiting_lora_adapters"}
     | {"block_size", "effective_attention_block_size", "cache_dtype", "enable_prefix_caching", "sliding_window"}
     | {"gpu_memory_utilization", "num_gpu_blocks", "num_gpu_blocks_override", "num_cpu_blocks"}

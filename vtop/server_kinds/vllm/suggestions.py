@@ -54,6 +54,12 @@ def other_budget(now: int | None) -> Hint:
     return Hint(f"--{name}", f"vllm serve … --{name} {2048 if now is None else 2 * now}")
 
 
+def smaller_steps(tokens: int) -> Hint:
+    """Steps of so many tokens."""
+    typed = f"--{NAMES.max_num_batched_tokens} {tokens}"
+    return Hint(typed, f"vllm serve … {typed}")
+
+
 def count_work() -> Hint:
     """Counters of FLOPs and bytes per step."""
     return Hint(f"--{NAMES.count_work}", f"vllm serve … --{NAMES.count_work}")

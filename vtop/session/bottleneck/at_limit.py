@@ -4,8 +4,9 @@ A waiting request is admitted when there is a place (max_num_seqs), room in the 
 the step (max_num_batched_tokens). So on each scrape with waiting requests one asks
 
     full      KV use >= FULL, or free tokens < the mean prompt: the next one does not fit
-    at limit  running stands at max_num_seqs, or, where that is not on record, at the highest of these scrapes (SLACK of
-              it allowed: a scrape may catch a step's end)
+    at limit  running stands at max_num_seqs, or, where that is not on record, at the highest of these scrapes. SLACK of
+              it is allowed, and LEFT: a scrape catches the end of a step, and who ended in it has left a place that is
+              taken in the next (open_loop_seats48: 47 on half of the scrapes, 48 on the others)
 
 Source: vLLM v1/core/sched/scheduler.py (schedule), v1/core/kv_cache_manager.py (allocate_slots).
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Final
 
 QUEUED: Final = 0.3  # of all scrapes with waiting requests: of less it is a queue that comes and goes
@@ -21,6 +23,9 @@ MOSTLY: Final = 0.5  # of the scrapes with waiting requests, for the pool
 AT_LIMIT: Final = 0.7  # of the scrapes with waiting requests, for running
 FULL: Final = 0.95  # of the pool in use
 SLACK: Final = 0.02  # of running: 98 of 100 running is all of them
+LEFT: Final = 1  # request that may have ended in the step before the scrape, and left its place for the next
+MANY: Final = 4  # that wait: of fewer one may be on its way in, and nothing stands at a limit that nobody tells
+WIDE: Final = 8  # places: of fewer one is much
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +73,12 @@ def at_limit(
     used = [ratio for place in here if (ratio := kv_ratio[place]) is not None]
     taken = [count for place in here if (count := running[place]) is not None]
     limit = max_num_seqs or max(taken, default=0.0)
+    many = max_num_seqs or median([waiting[place] or 0.0 for place in here] or [0.0]) >= MANY
+    least = limit - max(limit * SLACK, LEFT if many and limit >= WIDE else 0.0)
     return AtLimit(
         waiting_share=len(here) / len(waiting) if waiting else 0.0,
         full_share=sum(ratio >= full for ratio in used) / len(used) if used else None,
-        at_limit_share=sum(count >= limit * (1 - SLACK) for count in taken) / len(taken) if taken and limit else None,
+        at_limit_share=sum(count >= least for count in taken) / len(taken) if taken and limit else None,
         limit=limit or None,
         running_queued=tuple(taken),
         waiting_queued=tuple(waiting[place] or 0.0 for place in here),

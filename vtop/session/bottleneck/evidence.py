@@ -2,8 +2,9 @@
 
 The latest RECENT_S, of one load: since vtop's own load was begun or changed, since the server was last idle for two
 scrapes or restarted, and, where the load is another's, since running + waiting was last at least a third less or a half
-more than now (and by three times its square root, more than chance does) on three scrapes in a row, FEW scrapes at
-least. What stood in the way on each scrape is at_limit.py's to say. Gauges are those of the scheduler's last step.
+more than now (and by more than chance does, which is three times its square root or its spread on the latest scrapes)
+on three scrapes in a row, FEW scrapes at least; scrapes before the first with as many are of how it began, and left
+out. What stood in the way on each scrape is at_limit.py's to say. Gauges are those of the scheduler's last step.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from statistics import median
+from statistics import median, pstdev
 
 from vtop.metrics.quantity import Quantity
 from vtop.session.bottleneck.at_limit import SLACK, at_limit, full_from
@@ -25,6 +26,7 @@ from vtop.session.load.load import LoadHistory
 RECENT_S = 30.0
 MANY = 8  # requests in flight: of fewer, those under way say nothing
 OTHER = 3  # scrapes in a row with another number of requests are another load's
+UNLIKE = 1.2  # times as many in flight, and an idle scrape in between: another load
 FEW = 5  # scrapes: of fewer no limit is said
 ENDS = 5  # scrapes to end the pressure at: that of most of them speaks
 
@@ -69,18 +71,29 @@ def of_one_load(one: ScrapeRange, *, own: bool) -> ScrapeRange:
     present = [(a or 0.0) + (b or 0.0) for a, b in zip(running, waiting, strict=True)]
     first = len(present) - 1
     now = median(present[-OTHER:])
-    least, most = now - max(now / 3, 3 * math.sqrt(now)), now + max(now / 2, 3 * math.sqrt(now))
+    chance = min(3 * math.sqrt(now), OTHER * pstdev(present[-FEW:]))  # none in a closed loop
+    least, most = now - max(now / 3, chance), now + max(now / 2, chance)
     other = idle = 0
     for place in range(len(present) - 1, -1, -1):
         progress = one.server.last_progress(one.first + place)
         idle = idle + 1 if not present[place] and progress != one.first + place else 0
         few = own or place >= len(present) - FEW
         other = other + 1 if not few and not least <= present[place] <= most else 0
-        if (idle == 2 and present[-1]) or other == OTHER:
+        if (present[-1] and (idle == 2 or (not present[place] and _unlike(present, place, now)))) or other == OTHER:
             break
         if not idle and not other:
             first = place
+    if not own:
+        alike = (place for place in range(first, len(present)) if present[place] >= max(least, 1))
+        first = next(alike, len(present) - 1)
     return replace(one, first=one.first + first) if present[-1] else one
+
+
+def _unlike(present: Sequence[float], idle: int, now: float) -> bool:
+    """Whether there were fewer or more before a scrape without a request than now, and many on one side: a closed loop
+    whose requests end together has such scrapes, too, with as many on both."""
+    before = median(present[max(0, idle - OTHER) : idle] or [0.0])
+    return max(before, now) >= MANY and max(before, now) >= UNLIKE * max(min(before, now), 1.0)
 
 
 def _of(number: int, one: ScrapeRange, full: float, whole: bool, told: int | None) -> Pressure:
@@ -124,8 +137,19 @@ def _of(number: int, one: ScrapeRange, full: float, whole: bool, told: int | Non
         finished=alone.observed(Quantity.E2E),
         begun=alone.observed(Quantity.TTFT),
         queue_of_ttft_ratio=parts.queue_s / parts.total_s if parts is not None and parts.total_s > 0 else None,
+        step_tokens=_step_tokens(one),
         outside_share=None,
     )
+
+
+def _step_tokens(one: ScrapeRange) -> float | None:
+    """What the fullest step held at least. A prompt is counted whole on the step that ends it, and one of a step may
+    have begun before: so it is the lower bound of the highest bucket, less a prompt of the requests that finished."""
+    counted = one.server.histogram(Quantity.ITERATION_TOKENS)
+    steps = counted.between(one.first, one.last) if counted is not None else None
+    fullest = steps.quantile(1.0) if steps is not None else None
+    prompt = Window((one,)).mean(Quantity.REQUEST_PROMPT_TOKENS)
+    return fullest.low - prompt if fullest is not None and prompt is not None and fullest.low > prompt else None
 
 
 def _unadmitted_s(one: ScrapeRange, full: float, places: float | None) -> float | None:
@@ -215,8 +239,9 @@ def _fell_at(one: ScrapeRange) -> int:
 
 def _cpu_ratio(one: ScrapeRange) -> float | None:
     """CPU seconds of the API server's process per second; None where it is not exported (several API servers)."""
-    used = one.server.grown(Quantity.PROCESS_CPU, one.first, one.last)
-    return used / one.counted_s if used is not None and one.counted_s > 0 else None
+    used = [one.server.grown(Quantity.PROCESS_CPU, part.first, part.last) for part in one.pieces]
+    known, seconds = [cpu_s for cpu_s in used if cpu_s is not None], sum(part.seconds for part in one.pieces)
+    return sum(known) / seconds if known and len(known) == len(used) and seconds > 0 else None
 
 
 def _asleep(one: ScrapeRange) -> bool:

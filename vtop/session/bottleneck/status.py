@@ -61,6 +61,9 @@ def status(server: ServerHistory, index: int, now_s: float) -> Status:
         return Status("down", f"no answer for {units.seconds(age_s)}", index, fresh=False)
     if not server.kind_at(now_s).reads:
         return Status("blind", _why_blind(server, last, now_s), index)
+    if server.alternates(now_s):
+        said = "several processes answer here in turn, so no number is one server's: give each its own --url"
+        return Status("blind", said, index)
     health = server.health.at(last)
     if health not in (None, 200):
         word = "no answer" if health == 0 else str(health)
@@ -86,7 +89,7 @@ def of_session(servers: Sequence[ServerPart]) -> Status:
 
 def _short_names(servers: Sequence[ServerPart]) -> list[str]:
     """host:port of each; of servers on one host only :port."""
-    where = [server.url.partition("://")[2].partition("/")[0].rpartition("@")[2] for server in servers]
+    where = [server.url.partition("://")[2].partition("/")[0].rpartition("@")[2] or server.url for server in servers]
     hosts = {name.rpartition(":")[0] for name in where}
     return [f":{name.rpartition(':')[2]}" for name in where] if len(hosts) == 1 and "" not in hosts else where
 

@@ -9,14 +9,16 @@ it answers None without its evidence, and the first that answers speaks. What ma
     no-admission  requests wait, places and the pool are free, and nobody has been admitted for UNADMITTED_S
     kv            where requests waited, the next one did not fit into the pool; or requests were preempted
     max-num-seqs  where requests waited, running stood at its limit and the pool had room
+    gpu           as token-budget, and a full step of prompts takes the GPU longer than the host needs to launch it
     token-budget  where requests waited, max-num-seqs and the pool left room: prefill takes its turn within the steps
     client        vtop's own load cannot keep up, and what requests see is different for it
     power         the clock is held down by the power limit, by SLOWED on average
     none          requests run, hardly any waits
 
 The limits from kv on are judged at the latest scrape and at the few before it, and what most of these say stands: a
-single scrape on the other side of a threshold changes nothing. A limit is said of what costs something. A flag is a
-hypothesis with its reason and the command that would test it, never a promise.
+single scrape on the other side of a threshold changes nothing. A limit is said of what costs something: the thresholds
+are held against the price of each limit (docs/whatif.md, bench/verdict_prices.py). A flag is a hypothesis with its
+reason and the command that would test it, never a promise.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from vtop import units
 from vtop.recording.events import FlagValue
 from vtop.server_kinds import registry
 from vtop.server_kinds.kind import Hint, ServerKind, Suggestions
-from vtop.session.bottleneck.at_limit import AT_LIMIT, FULL, MOSTLY, QUEUED, SLACK
+from vtop.session.bottleneck.at_limit import AT_LIMIT, FULL, LEFT, MOSTLY, QUEUED, SLACK, WIDE
 from vtop.session.bottleneck.evidence import FEW
 from vtop.session.frame.frame import Frame
 from vtop.session.frame.verdict import Pressure, Verdict
@@ -40,12 +42,17 @@ from vtop.session.frame.vocabulary import StatusKind, VerdictLimit
 STILL_S: Final = 5.0
 CPU_FULL: Final = 0.9  # of one core
 POWERED: Final = 0.5  # of the readings
-SLOWED: Final = 0.08  # of the clock, on average: less costs nothing that shows
+SLOWED: Final = 0.08  # of the clock, on average: where nobody waits that is 4 to 7 % of mean TTFT (prices)
 UNADMITTED_S: Final = 10.0
 ENOUGH: Final = 30  # requests that finished, for what their wait was
-PUT_BACK: Final = 0.03  # preemptions a first token: of fewer the pool is full now and then
+PUT_BACK: Final = 0.01  # preemptions a first token: of fewer a tenth more pool is worth nothing that is sure (prices)
+AGAIN: Final = 3  # preemptions: of fewer the pool was full once
 MOSTLY_FULL: Final = 0.85  # of the pool
 WASTED: Final = 0.1  # of the time
+GRAPHS: Final = 8  # requests: a CUDA graph is captured for every eighth number
+LAUNCHED_S: Final = 0.028  # that a host needs to launch a step without a graph, at most (stamps: docs/whatif.md)
+FILLS: Final = 0.1  # of TTFT: prompts that queue so long fill the steps
+STEPS: Final = (512, 1024, 2048, 4096)  # tokens, to try
 _WORDS: Final[dict[StatusKind, VerdictLimit]] = {  # of a status that leaves nothing to judge
     "waiting": "waiting",
     "down": "stale",
@@ -56,6 +63,7 @@ TITLES: Final[dict[VerdictLimit, str]] = {
     "kv": "KV POOL BINDS",
     "max-num-seqs": "MAX-NUM-SEQS BINDS",
     "token-budget": "TOKEN BUDGET BINDS",
+    "gpu": "GPU BINDS",
     "deferred": "DEFERRED",
     "no-admission": "NOBODY IS ADMITTED",
     "power": "POWER BINDS",
@@ -193,29 +201,27 @@ def kv(frame: Frame) -> Verdict | None:
         return None
     crowded = at.waiting_share >= QUEUED and at.kv_full_share is not None and at.kv_full_share >= MOSTLY
     full = at.kv_median_ratio is not None and at.kv_median_ratio >= MOSTLY_FULL
-    put_back = at.preemptions is not None and at.preemptions >= PUT_BACK * max(at.begun, 1.0)
+    put_back = at.preemptions is not None and at.preemptions >= max(AGAIN, PUT_BACK * at.begun)
     if not crowded and not (at.preemptions and full) and not (put_back and at.kv_high_ratio >= FULL):
         return None
     account, running = frame.account, at.running_median
     present = account.nominal.concurrency if account.nominal is not None else None
     said = []
-    if running is not None and present is not None and present > running:
+    if crowded and running is not None and present is not None and present > running:
         said.append(f"{units.count(running)} of {units.count(present)} requests resident")
     said.append(_kv_range(at))
     if at.preemptions:
         said.append(f"{_many(at.preemptions, 'preemption')} in {units.seconds(at.seconds)}")
-    if account.oversubscription is not None and account.oversubscription > 1:
+    if crowded and account.oversubscription is not None and account.oversubscription > 1:
         said.append(f"demand {account.oversubscription:.1f} × the pool")
-    said.append(_window(at))
+    said += [*_powered(at), _window(frame, at)]
     fits, wasted = account.predicted_residents, frame.recompute.time_ratio
     fewer = at.max_num_seqs is None or (fits is not None and at.max_num_seqs > fits)
     if at.preemptions and fits is not None and fits >= 1 and fewer and wasted is not None and wasted >= WASTED:
         why = f"recomputing takes {units.percent(wasted)} of the time, and {fits:.1f} requests of this length fit"
         return _says("kv", said, _try(frame, at).max_num_seqs(max(1, math.floor(fits / _engines(frame, at)))), why)
-    cost = (
-        f"; recomputing takes only {units.percent(wasted)} of the time" if at.preemptions and wasted is not None else ""
-    )
-    why = f"in a larger pool more requests would reside, and throughput goes with them{cost}"
+    cost = f"; recomputing takes {units.percent(wasted)} of the time" if at.preemptions and wasted is not None else ""
+    why = f"in a larger pool more requests would run at once, and fewer would wait{cost}"
     return _says("kv", said, _try(frame, at).larger_pool(_flags(frame, at)), why)
 
 
@@ -236,24 +242,62 @@ def max_num_seqs(frame: Frame) -> Verdict | None:
     limit = at.limit
     if _all_of_load(frame, at):
         return None  # the load itself asks for no more
+    if at.max_num_seqs is None and frame.servers[at.server].side == "prefill":
+        return None  # prompts take turns within the token budget: few run, whatever the limit
     said = [
         f"running stands at {units.count(limit)}"
         + (f", the limit of {_kind(frame, at).flag_names.max_num_seqs}" if at.max_num_seqs is not None else ""),
         f"{units.count(at.waiting_median)} waiting",
         _kv_range(at),
-        _window(at),
+        _window(frame, at),
     ]
-    fits = frame.account.predicted_residents
     engines = _engines(frame, at)
-    more = int((min(2 * limit, fits) if fits is not None else 2 * limit) / engines)
+    more = int(limit * min(2.0, 1 / at.kv_median_ratio if at.kv_median_ratio else 2.0) / engines)
+    more = more // GRAPHS * GRAPHS if more >= 4 * GRAPHS else more
     if more * engines <= limit:
         return _says("max-num-seqs", said)
-    why = "the pool has room for more at once" + (f": {fits:.0f} of this length" if fits is not None else "")
+    why = f"the {units.count(limit)} that run take {units.whole_percent(at.kv_median_ratio)} of the pool (median)"
     return _says("max-num-seqs", said, _try(frame, at).max_num_seqs(more), why)
+
+
+def gpu(frame: Frame) -> Verdict | None:
+    """Prefill takes its turn within steps that the GPU needs longer for than the host to launch them: larger ones bring
+    nothing, smaller ones let each prompt begin sooner.
+
+    On an H200 8,192 tokens take 170 ms: a tenth more is worth nothing (prices), and with 1,024 the mean TTFT at 64 in
+    flight was 160 instead of 717 ms, at as many tokens/s (recordings sweep and sweep_batch1024).
+    """
+    at = _prompts_wait(frame)
+    tokens, each_s = _step(frame, at) if at is not None else None, frame.wallclock.prompt_token_s
+    if at is None or tokens is None or each_s is None or tokens * each_s < LAUNCHED_S:
+        return None
+    said = [
+        *_turns(frame, at),
+        f"up to {tokens:,} tokens a step, {units.seconds(each_s)} a prompt token",
+        *_powered(at),
+        _window(frame, at),
+    ]
+    fewer = next((steps for steps in STEPS if steps * each_s >= LAUNCHED_S and steps < tokens), None)
+    if fewer is None:
+        return _says("gpu", said)
+    why = "in smaller steps a prompt waits for fewer others: TTFT and the tail of ITL get shorter"
+    return _says("gpu", said, _try(frame, at).smaller_steps(fewer), why)
 
 
 def token_budget(frame: Frame) -> Verdict | None:
     """Where requests waited max-num-seqs and the pool left room: prefill takes its turn within the steps."""
+    at = _prompts_wait(frame)
+    if at is None:
+        return None
+    why = (
+        "prompts take turns within the steps: larger steps raise throughput, smaller ones cut TTFT and the tail of ITL"
+    )
+    hint = _try(frame, at).other_budget(_budget(frame, at))
+    return _says("token-budget", [*_turns(frame, at), *_powered(at), _window(frame, at)], hint, why)
+
+
+def _prompts_wait(frame: Frame) -> Pressure | None:
+    """Where requests waited and neither max-num-seqs nor the pool kept them."""
     at = _queued(frame)
     if at is None or not frame.iteration.prefill or at.kv_high_ratio is None:
         return None
@@ -265,6 +309,51 @@ def token_budget(frame: Frame) -> Verdict | None:
             return None
     elif at.at_max_num_seqs_share >= AT_LIMIT and not _all_of_load(frame, at) and not _ran_more(at):
         return None
+    return at
+
+
+def _step(frame: Frame, at: Pressure) -> int | None:
+    """How many tokens a step may hold; where that is not on record, what the fullest held at least."""
+    budget = _budget(frame, at)
+    return int(at.step_tokens) if budget is None and at.step_tokens is not None else budget
+
+
+def _budget(frame: Frame, at: Pressure) -> int | None:
+    started = frame.servers[at.server].started
+    return started.max_num_batched_tokens if started is not None else None
+
+
+def _nearly(frame: Frame, at: Pressure) -> list[str]:
+    """That running came to its limit now and then, between scrapes or for less than a queue.
+
+    With 31 of 48 running, and 47 at most, more places were worth 21 ± 18 % of TTFT (prices, open_loop_seats48).
+    """
+    most, high = at.max_num_seqs, at.running_high
+    if most is None or high is None or high < most - max(most * SLACK, LEFT if most >= WIDE else 0.0):
+        return []
+    if _all_of_load(frame, at):
+        return []
+    return [f"up to {units.count(high)} running at once, {units.count(most)} may: some may have waited between scrapes"]
+
+
+def _launched(frame: Frame, at: Pressure) -> list[str]:
+    """That prompts fill steps which are too small to keep the GPU at work, though hardly any request waits for it.
+
+    With 512 tokens a step and 4 to 32 in flight a tenth more was worth 1 to 4 % of tokens/s and 9 to 13 % of TTFT
+    (prices).
+    """
+    tokens, each_s = _budget(frame, at), frame.wallclock.prompt_token_s
+    if tokens is None or each_s is None or tokens * each_s >= LAUNCHED_S:
+        return []
+    queued = at.finished >= ENOUGH and (at.queue_of_ttft_ratio or 0.0) >= FILLS
+    if (frame.account.input_tokens or 0.0) < tokens and not queued:
+        return []
+    held = f"up to {tokens:,} tokens a step, {units.seconds(each_s)} a prompt token"
+    return [f"{held}: less than a launch may take, larger steps would cut TTFT"]
+
+
+def _turns(frame: Frame, at: Pressure) -> list[str]:
+    """How prompts wait for their turn."""
     said = []
     if at.waiting_median is not None:
         said.append(
@@ -276,31 +365,35 @@ def token_budget(frame: Frame) -> Verdict | None:
     said.append(_kv_range(at))
     if frame.ttft.prefill_s is not None:
         said.append(f"prefill {units.seconds(frame.ttft.prefill_s)}")
-    said.append(_window(at))
-    why = (
-        "prompts take turns within the steps: larger steps raise throughput, smaller ones cut TTFT and the tail of ITL"
-    )
-    started = frame.servers[at.server].started
-    return _says(
-        "token-budget", said, _try(frame, at).other_budget(started.max_num_batched_tokens if started else None), why
-    )
+    return said
 
 
 def power(frame: Frame) -> Verdict | None:
     """The GPUs run at their power limit, or say that it holds their clock down, and the clock is lower for it."""
     at = frame.pressure
-    held = at.power if at is not None else None
-    if at is None or held is None or at.scrapes < FEW or held.readings < FEW or at.running_share < MOSTLY:
+    if at is None or not _powered(at):
         return None
+    held = at.power
+    said = [*_powered(at)]
+    if held is not None and held.high_w is not None and held.limit_w is not None:
+        said.append(f"up to {units.watts(held.high_w)} of {units.watts(held.limit_w)}")
+    return _says("power", [*said, f"{units.count(at.running_median)} running", _waits(at), _window(frame, at)])
+
+
+def _powered(at: Pressure) -> list[str]:
+    """What power takes of the clock, where it takes enough to be a limit."""
+    held = at.power
+    if held is None or at.scrapes < FEW or held.readings < FEW or at.running_share < MOSTLY:
+        return []
     capped, near = held.capped_share or 0.0, held.near_limit_share or 0.0
     if max(capped, near) < POWERED or held.clock_loss_ratio is None or held.clock_loss_ratio < SLOWED:
-        return None
-    said = [f"clock {units.percent(held.clock_loss_ratio)} below its maximum (mean of {held.readings} readings)"]
-    if held.high_w is not None and held.limit_w is not None:
-        said.append(f"up to {units.watts(held.high_w)} of {units.watts(held.limit_w)}")
-    if capped:
-        said.append(f"power cap in {units.whole_percent(capped)} of the readings")
-    return _says("power", said)
+        return []
+    by = (
+        f"power cap in {units.whole_percent(capped)}"
+        if capped
+        else f"power within 3 % of its limit in {units.whole_percent(near)}"
+    )
+    return [f"clock {units.percent(held.clock_loss_ratio)} below its maximum, {by} of {held.readings} readings"]
 
 
 def under_loaded(frame: Frame) -> Verdict | None:
@@ -309,18 +402,21 @@ def under_loaded(frame: Frame) -> Verdict | None:
     if at is None or not at.running_share or at.scrapes < FEW or at.waiting_share >= QUEUED:
         return None
     said = [f"{units.count(at.running_median)} running", _waits(at), _kv_range(at)]
+    said += [*_nearly(frame, at), *_launched(frame, at)]
     if at.queue_of_ttft_ratio is not None and at.queue_of_ttft_ratio >= QUEUED and at.finished >= ENOUGH:
         said.append(f"queueing is {units.whole_percent(at.queue_of_ttft_ratio)} of TTFT: bursts between scrapes")
     if at.preemptions:
         said.append(_many(at.preemptions, "preemption"))
-    return _says("none", [*(one for one in said if one), _window(at)])
+    return _says("none", [*(one for one in said if one), _window(frame, at)])
 
 
 RULES: Final[tuple[Callable[[Frame], Verdict | None], ...]] = (
-    unread, asleep, stuck, idle, frontend, unadmitted, deferred, no_admission, kv, max_num_seqs, token_budget, client,
-    power, under_loaded,
+    unread, asleep, stuck, idle, frontend, unadmitted, deferred, no_admission, kv, max_num_seqs, gpu, token_budget,
+    client, power, under_loaded,
 )  # fmt: skip
-SETTLING: Final[frozenset[VerdictLimit]] = frozenset({"kv", "max-num-seqs", "token-budget", "client", "power", "none"})
+SETTLING: Final[frozenset[VerdictLimit]] = frozenset(
+    {"kv", "max-num-seqs", "gpu", "token-budget", "client", "power", "none"}
+)
 
 
 def _queued(frame: Frame) -> Pressure | None:
@@ -333,9 +429,9 @@ def _queued(frame: Frame) -> Pressure | None:
 
 
 def _all_of_load(frame: Frame, at: Pressure) -> bool:
-    """Whether all that vtop's own load asks for at once runs."""
-    asked = frame.account.nominal
-    return frame.load is not None and asked is not None and at.limit is not None and asked.concurrency <= at.limit
+    """Whether all that vtop's own closed loop keeps in flight runs; an open one knows no such number."""
+    load = frame.load
+    return load is not None and load.concurrency is not None and at.limit is not None and load.concurrency <= at.limit
 
 
 def _ran_more(at: Pressure) -> bool:
@@ -343,8 +439,9 @@ def _ran_more(at: Pressure) -> bool:
     return at.limit is not None and at.running_high is not None and at.running_high > at.limit * (1 + SLACK)
 
 
-def _window(at: Pressure) -> str:
-    return f"{at.scrapes:,} scrapes in {units.seconds(at.seconds)}"
+def _window(frame: Frame, at: Pressure) -> str:
+    where = f" of {frame.servers[at.server].url.removeprefix('http://')}" if len(frame.servers) > 1 else ""
+    return f"{at.scrapes:,} scrapes in {units.seconds(at.seconds)}{where}"
 
 
 def _many(n: float, word: str) -> str:

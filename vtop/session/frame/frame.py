@@ -13,6 +13,7 @@ from vtop.session.frame.gpus import Energy, Gpus, Roofline
 from vtop.session.frame.kv import Crowding, Kv, KvAccount
 from vtop.session.frame.latencies import Latency, Tail
 from vtop.session.frame.load import LoadPart
+from vtop.session.frame.prices import Prices
 from vtop.session.frame.requests import Preemption, Queueing, Requests, Staircase
 from vtop.session.frame.servers import EnginePart, ServerPart, Status
 from vtop.session.frame.tokens import (
@@ -91,3 +92,4 @@ class Frame:
     lora: Lora | None = None  # where it serves adapters
     pressure: Pressure | None = None  # of the latest scrapes
     verdict: Verdict = Verdict()  # noqa: RUF009
+    prices: Prices | None = None  # of the load at now_s, where they were simulated beside the session

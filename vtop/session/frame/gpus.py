@@ -35,6 +35,7 @@ class GpuPart:
     throttle: tuple[str, ...] | None
     age_s: float
     temp_high_c: float | None = None  # in the window
+    mig_instances: int | None = None  # of a card that MIG divides: the parts that its memory is of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +47,8 @@ class Gpus:
     power_limit_w: float | None
     counted: int  # how many GPUs power_w is about
     age_s: float | None
+    powered: int = 0  # of the counted, those whose power is known
+    least_power_w: float | None = None  # theirs together
 
 
 class _Gpu(Protocol):
@@ -89,3 +92,4 @@ class Energy:
     near_limit_share: float | None = None  # of readings at 97 % of the power limit or more
     throttled_share: float | None = None  # of readings with a reason that holds the clock down, idle ones left out
     throttle: tuple[tuple[str, float], ...] = ()  # each reason with its share
+    apart_ratio: float | None = None  # counters / integrated power - 1, where both tell of the same stretch

@@ -87,4 +87,5 @@ class LoadPart:
     cpu_ratio: float | None  # of the load process
     limited: str | None  # why the client may be the bottleneck
     limited_costs: bool = True  # False: only late, by less than a tenth of the mean TTFT
+    ended_early: int = 0  # answered requests with fewer output tokens than asked for, as a model may end by itself
     total_per_s: float | None = None  # output_per_s + ended_per_s x the mean prompt of the answered

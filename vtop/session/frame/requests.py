@@ -16,6 +16,8 @@ class Requests:
     finished: Count
     finished_by_reason: tuple[tuple[str, float], ...]  # in the window, those that happened
     rejected: Count
+    answers_each: float | None = None  # mean n of the users' requests that finished; each answer counts as a request
+    users_per_s: float | None = None  # of those requests
 
 
 @dataclass(frozen=True, slots=True, eq=False)

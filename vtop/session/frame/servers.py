@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vtop.recording.events import DEFAULT_KIND, FlagValue
-from vtop.session.frame.vocabulary import StatusKind
+from vtop.session.frame.vocabulary import Side, StatusKind
 
 
 def typed(name: str, value: FlagValue) -> str:
@@ -76,6 +76,7 @@ class ServerPart:
     note: str | None = None
     started: StartedWith | None = None  # its command, where vtop could see that
     kind: str = DEFAULT_KIND  # of server: a name of server_kinds/registry.py
+    side: Side | None = None  # where prefill and decode are on different servers
     load: ServerLoad | None = None  # where several are watched and this one answers
 
 

@@ -32,6 +32,8 @@ class PrefixCache:
     lifetime_ratio: float | None  # since the server started
     recompute: bool  # preemptions in the window: a request that meets its own blocks again counts as a hit
     of: CacheOf = "looked up"
+    external_tokens: float | None = None  # of hit_tokens, those that a KV connector brought from elsewhere
+    external_ratio: float | None = None  # of asked_tokens
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,3 +133,4 @@ class WallClock:
     request_decode_s: float | None = None  # mean of the finished
     undisturbed_decode_s: float | None = None  # their tokens x step_s
     stolen_ratio: float | None = None  # 1 - undisturbed / decode
+    prompt_token_s: float | None = None  # prefill_s of all engines / the prompt tokens that were computed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vtop import units
 from vtop.session.frame.vocabulary import LoadUnit
 
 
@@ -24,6 +25,7 @@ class Ttft:
     first_token_s: float | None
     queue_now_s: float | None  # an estimate by Little's law: mean waiting / first tokens per second
     stuck: bool  # requests wait and none got a first token in the window
+    decode_first_token_s: float | None = None  # mean on the decode servers, after it, where prefill is on others
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +57,18 @@ class Growth:
     queue_added_s: float | None = None
     crossing: float | None = None  # load at which queue would overtake prefill, extrapolated on the last two phases
     crossing_unit: LoadUnit | None = None
-    crossed_at: float | None = None  # the load at which it did, where that was measured
+    crossed_at: float | None = None  # the lowest load from which on it is above, where that was measured
+    crossed_above: float | None = None  # the load below it, at which it was not; None where there is none
+
+    @property
+    def crossed(self) -> str | None:
+        """Where the queue was measured to overtake prefill, in words."""
+        if self.crossed_at is None:
+            return None
+        at = f"{units.plain(self.crossed_at)} {self.crossing_unit}"
+        if self.crossed_above is None:
+            return f"the queue is above prefill at {at} already, the lowest load"
+        return f"the queue overtook prefill between {units.plain(self.crossed_above)} and {at}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

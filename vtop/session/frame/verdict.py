@@ -28,7 +28,9 @@ class HeldDown:
     capped_share: float | None  # of readings on which a GPU says that power holds its clock down
     high_w: float | None
     limit_w: float | None
-    clock_loss_ratio: float | None  # 1 - mean clock / maximum, of the GPU that lost most
+    clock_loss_ratio: (
+        float | None
+    )  # mean of 1 - clock / maximum where power held it down, 0 elsewhere; of the GPU that lost most
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,4 +70,5 @@ class Pressure:
     finished: float = 0.0
     begun: float = 0.0  # first tokens
     queue_of_ttft_ratio: float | None = None  # of the finished
+    step_tokens: float | None = None  # that the fullest step held, at least
     power: HeldDown | None = None

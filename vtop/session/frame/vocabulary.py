@@ -12,6 +12,7 @@ VerdictLimit = Literal[
     "kv",
     "max-num-seqs",
     "token-budget",
+    "gpu",
     "deferred",
     "no-admission",
     "power",
@@ -41,6 +42,7 @@ RecomputeMethod = Literal["write bytes, model shape", "write bytes, fitted", "KV
 EnergySource = Literal["the GPUs' energy counters", "power integrated over the readings"]
 LoadUnit = Literal["in flight", "requests/s"]
 
+Side = Literal["prefill", "decode"]  # of a deployment that divides a request between servers
 STATUS_KINDS: Final[tuple[StatusKind, ...]] = get_args(StatusKind)
 LOGGED_KINDS: Final[tuple[LoggedKind, ...]] = get_args(LoggedKind)
 VERDICT_LIMITS: Final[tuple[VerdictLimit, ...]] = get_args(VerdictLimit)

@@ -13,8 +13,17 @@ GPU = (
         "W",
         (),
         "sum of the GPUs in use by a watched server where NVML tells, else of all GPUs of this host",
-        "an average over 1 s on most GPUs (power_kind says which); not known when one GPU's is not known",
-        also=("gpus.power_limit_w", "gpus.power.high", "gpus.power.median", "gpus.power.low"),
+        "an average over 1 s on most GPUs (power_kind says which); ≥ where one GPU's is not known: the others' sum; of "
+        "a card divided by MIG the whole card's",
+        also=(
+            "gpus.power_limit_w",
+            "gpus.least_power_w",
+            "gpus.powered",
+            "gpus.counted",
+            "gpus.power.high",
+            "gpus.power.median",
+            "gpus.power.low",
+        ),
     ),
     Number(
         "gpus",
@@ -22,7 +31,8 @@ GPU = (
         "gpus.serving",
         "sign",
         (),
-        "● a process of a watched server on this host computes on the GPU; ○ none of them does; blank: not known",
+        "● a process of a watched server on this host computes on the GPU, or may, where NVML does not list it and "
+        "CUDA_VISIBLE_DEVICES names the GPU; ○ none of them does; blank: not known",
     ),
     Number("gpus", "energy", "gpus.energy_j", "J", (), "growth of the GPU's energy counter in the window"),
     Number(
@@ -43,7 +53,7 @@ GPU = (
         "share of the last sample period in which a kernel ran; memory in use and in all stands behind it, and the "
         "temperature",
         "says that something ran, not how well: see MFU",
-        also=("gpus.mem_used_bytes", "gpus.mem_total_bytes", "gpus.temp_c"),
+        also=("gpus.mem_used_bytes", "gpus.mem_total_bytes", "gpus.mig_instances", "gpus.temp_c"),
     ),
     Number(
         "gpus",
@@ -53,6 +63,8 @@ GPU = (
         (),
         "growth of the energy counters of the GPUs in use, from the reading nearest to the window's first scrape "
         "to that nearest to its last; where a GPU has none: power integrated over the readings, gaps left out",
+        "the why panel says so where counters and integrated power are more than 20 % apart",
+        also=("energy.apart_ratio",),
     ),
     Number(
         "gpus",

@@ -90,6 +90,7 @@ LOAD = (
             "load.concurrency",
             "load.output_tokens",
             "load.wrong_length",
+            "load.ended_early",
         ),
     ),
     Number(

@@ -41,7 +41,18 @@ REQUESTS = (
         "requests",
         (Q.FINISHED,),
         "growth in the window, all reasons",
-        "a client that hangs up is in no finish counter",
+        "a client that hangs up is in no finish counter; with n > 1 each answer counts as a request; of servers that "
+        "divide prefill and decode those on the decode side",
+    ),
+    Number(
+        "requests",
+        "/s × n",
+        "requests.answers_each",
+        "answers",
+        (Q.ANSWERS,),
+        "Δ sum ÷ Δ count of n, of the users' requests that finished in the window; beside it these per second",
+        "where it is not 1, finished, latencies and prompt tokens are those of answers, each with the whole prompt",
+        also=("requests.users_per_s",),
     ),
     Number(
         "requests",

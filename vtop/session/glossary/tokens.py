@@ -79,6 +79,15 @@ TOKENS = (
     ),
     Number(
         "tokens",
+        "connector",
+        "prefix_cache.external_ratio",
+        "%",
+        (Q.PROMPT_TOKENS_BY_SOURCE,),
+        "Δ prompt tokens by external KV transfer ÷ Δ prompt tokens of all sources in the window: part of the hits",
+        also=("prefix_cache.external_tokens",),
+    ),
+    Number(
+        "tokens",
         "recomputed",
         "recompute.tokens",
         "tokens",
@@ -146,12 +155,18 @@ TOKENS = (
         "s",
         (Q.ITERATION_TOKENS, Q.RUNNING, Q.GENERATION_TOKENS),
         "steps × the time of a step that only decodes: stretch by stretch that of the scrapes between which all steps "
-        "only decoded (step_s: their median), else median ITL of vtop's own load, else as steps and prompt tokens fit "
-        "the time; idle: no request in the engine; the rest is prefill and recompute, divided by their tokens. They "
-        "add up to the window",
+        "only decoded (step_s: their median), else median ITL of vtop's own load, else, or where that is half as much "
+        "again, as steps and prompt tokens fit the time; prompt_token_s: prefill ÷ its tokens; idle: no request in the "
+        "engine; the rest is prefill and recompute, divided by their tokens. They add up to the window",
         "chunks that gave no output are no steps; several API servers count a step several times; not known where "
         "decoding alone would fill the time",
-        also=("wallclock.prefill_s", "wallclock.recompute_s", "wallclock.idle_s", "wallclock.step_s"),
+        also=(
+            "wallclock.prefill_s",
+            "wallclock.recompute_s",
+            "wallclock.idle_s",
+            "wallclock.step_s",
+            "wallclock.prompt_token_s",
+        ),
     ),
     Number(
         "tokens",

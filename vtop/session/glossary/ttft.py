@@ -55,6 +55,17 @@ TTFT = (
     ),
     Number(
         "ttft",
+        "then decode side",
+        "ttft.decode_first_token_s",
+        "s",
+        (Q.TTFT, Q.PROMPT_TOKENS_BY_SOURCE),
+        "Δ sum ÷ Δ count of TTFT on the decode servers; the numbers above are then those of the prefill servers. A "
+        "client waits for both, one after the other",
+        "a server is of the decode side when at most 5 % of its prompt tokens were computed there and the rest came "
+        "through a KV connector; of the prefill side when its requests get one token each",
+    ),
+    Number(
+        "ttft",
         "now ≈",
         "ttft.queue_now_s",
         "s",
@@ -129,6 +140,7 @@ TTFT = (
         "growth.crossed_at",
         "in flight, requests/s",
         (Q.QUEUE, Q.PREFILL),
-        "the lowest load at which queue was above prefill",
+        "the lowest load from which on queue was above prefill, and the load below it, at which it was not",
+        also=("growth.crossed_above",),
     ),
 )

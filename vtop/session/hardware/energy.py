@@ -21,7 +21,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from operator import itemgetter, or_
 from statistics import fmean
@@ -38,6 +38,8 @@ from vtop.session.history.window import Window
 COUNTERS: Final[EnergySource] = "the GPUs' energy counters"
 READINGS: Final[EnergySource] = "power integrated over the readings"
 NEAR: Final = 0.97
+CAP: Final = "power cap"
+FEW_READINGS: Final = 10  # over fewer the ends weigh too much to hold counters against power
 COVERED: Final = 0.95
 
 Words = tuple[str, ...] | None  # the clock event reasons of a GPU; None where it does not tell
@@ -140,8 +142,12 @@ def energy(window: Window, devices: GpuHistory, idle: IdlePower, now_s: float) -
         return Energy()
     seconds = devices.at_s[last] - devices.at_s[first]
     joules, source = _counted(mine, first, last), COUNTERS
+    integrated_j, integrated_s = _integrated(devices, first, last)
+    apart = None
     if joules is None:
-        (joules, seconds), source = _integrated(devices, first, last), READINGS
+        joules, seconds, source = integrated_j, integrated_s, READINGS
+    elif integrated_j and integrated_s >= COVERED * seconds and last - first >= FEW_READINGS:
+        apart = joules / integrated_j - 1
     known = joules is not None and seconds >= COVERED * (end_s - begin_s)
     output, prompt = local.delta(Quantity.GENERATION_TOKENS), local.delta(Quantity.PROMPT_TOKENS)
     idle_w = idle.at(now_s)
@@ -158,6 +164,7 @@ def energy(window: Window, devices: GpuHistory, idle: IdlePower, now_s: float) -
         near_limit_share=_near_limit(mine, first, last),
         throttled_share=share,
         throttle=throttle,
+        apart_ratio=apart,
     )
 
 
@@ -173,28 +180,46 @@ def held_down(window: Window, devices: GpuHistory, now_s: float) -> HeldDown | N
     end_s = max(one.server.at_s[one.last] for one in window.ranges)
     first, last = _nearest(devices.at_s, begin_s, readings), _nearest(devices.at_s, end_s, readings)
     mine = [devices.devices[uuid] for uuid in devices.counted.at(last) or ()]
-    if last <= first or not mine:
+    if last <= first or not mine or end_s - devices.at_s[last] > devices.patience_s:  # of another time
         return None
     _, throttle = _throttled(mine, first, last)
     highs = [device.numbers["power_w"].high(first, last) for device in mine]
     limits = [device.numbers["power_limit_w"].at(last) for device in mine]
-    lost = [loss for device in mine if (loss := _clock_loss(device, first, last)) is not None]
+    lost = [loss for device in mine if (loss := _clock_lost(device, first, last)) is not None]
     return HeldDown(
         readings=last - first + 1,
         near_limit_share=_near_limit(mine, first, last),
-        capped_share=dict(throttle).get("power cap"),
+        capped_share=dict(throttle).get(CAP),
         high_w=_sum(highs),
         limit_w=_sum(limits),
         clock_loss_ratio=max(lost, default=None),
     )
 
 
-def _clock_loss(device: DeviceHistory, first: int, last: int) -> float | None:
-    """1 - mean clock / maximum, over the readings; None where it is not read."""
+def _clock_lost(device: DeviceHistory, first: int, last: int) -> float | None:
+    """The mean over the readings of 1 - clock / maximum where power held it down, and 0 where it did not (an idle GPU
+    may lower its clock by itself); None where the clock is not read."""
     clock, most = device.numbers["sm_mhz"], device.numbers["sm_max_mhz"].at(last)
-    known = clock.each(first, last)
     highest = most or clock.high(0, last)
-    return max(0.0, 1 - fmean(known) / highest) if known and highest else None
+    power_w, limit_w = (device.numbers[name].every(first, last) for name in ("power_w", "power_limit_w"))
+    held = list(_capped(device, first, last))
+    lost = [
+        max(0.0, 1 - mhz / highest) if capped or watts >= NEAR * limit > 0 else 0.0
+        for mhz, watts, limit, capped in zip(clock.every(first, last), power_w, limit_w, held, strict=True)
+        if highest and mhz == mhz
+    ]
+    return fmean(lost) if lost else None
+
+
+def _capped(device: DeviceHistory, first: int, last: int) -> Iterator[bool]:
+    """Of each reading, whether the GPU says that power holds its clock down."""
+    changes = [(max(reading, first), fact) for reading, fact in device.facts.over(first, last)]
+    now = False
+    for reading in range(first, last + 1):
+        while changes and changes[0][0] <= reading:
+            fact = changes.pop(0)[1]
+            now = fact is not None and CAP in (fact.throttle or ())
+        yield now
 
 
 def _sum(values: Sequence[float | None]) -> float | None:

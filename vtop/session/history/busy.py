@@ -19,9 +19,10 @@ iteration_tokens per step that gave output). Seconds.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final
@@ -33,20 +34,22 @@ from vtop.session.history.window import ScrapeRange, Window
 
 LOOKS: Final = 600  # intervals that a fit is over, at most: the latest
 ENOUGH: Final = 3  # intervals that are busy throughout, for a fit
+SURE: Final = 0.2  # of a prompt token's cost: with more error the intervals do not tell it from a step's
 HALF_DONE: Final = 0.5  # of the prompt of a request in prefill
 
 
 @dataclass(frozen=True, slots=True)
 class BusyCost:
-    """Seconds of a step, and of a prompt token on top."""
+    """Seconds of a step, and of a prompt token on top; error_ratio: the standard error of the latter, as a share."""
 
     step_s: float
     prompt_token_s: float
+    error_ratio: float = field(default=0.0, compare=False)
 
     @property
     def told(self) -> bool:
         """Whether the intervals tell one from the other."""
-        return self.step_s > 0 and self.prompt_token_s > 0
+        return self.step_s > 0 and self.prompt_token_s > 0 and self.error_ratio <= SURE
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +220,9 @@ def fitted(rows: Sequence[tuple[float, float, float]]) -> BusyCost:
     if turn > 1e-9 * ss * pp:
         step_s, token_s = (st * pp - pt * sp) / turn, (ss * pt - sp * st) / turn
         if step_s >= 0 and token_s >= 0:
-            return BusyCost(step_s, token_s)
+            left = sum((t - step_s * s - token_s * p) ** 2 for s, p, t in rows)
+            error_s = math.sqrt(left / max(1, len(rows) - 2) * ss / turn)
+            return BusyCost(step_s, token_s, error_s / token_s if token_s else math.inf)
         if step_s < 0:
             return BusyCost(0.0, pt / pp)
     return BusyCost(st / ss if ss else 0.0, 0.0)

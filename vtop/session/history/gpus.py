@@ -59,7 +59,14 @@ class DeviceHistory:
             if reading.energy_j < self._energy_j:
                 self._energy_fell.append(number)
             self._energy_j = reading.energy_j
-        words = (reading.name, reading.power_kind, reading.throttle, reading.serving, reading.lost)
+        words = (
+            reading.name,
+            reading.power_kind,
+            reading.throttle,
+            reading.serving,
+            reading.mig_instances,
+            reading.lost,
+        )
         if words != self._words:
             self._words = words
             self.facts.put(number, _known_words(reading))
@@ -149,6 +156,8 @@ class GpuHistory:
         age_s = now_s - self.at_s[last]
         first = min(bisect_left(self.at_s, self.at_s[last] - window_s - 1e-9, 0, last + 1), last)
         present = [device for device in self.devices.values() if device.facts.at(last) is not None]
+        counted = [self.devices[uuid].numbers["power_w"].at(last) for uuid in self.counted.at(last) or ()]
+        powers = [power_w for power_w in counted if power_w is not None]
         return Gpus(
             devices=tuple(
                 _device(device, first, last, age_s) for device in sorted(present, key=lambda device: device.index)
@@ -157,8 +166,10 @@ class GpuHistory:
             local=local,
             power_w=self.power_w.at(last),
             power_limit_w=self.power_limit_w.at(last),
-            counted=len(counted_of([fact for device in present if (fact := device.facts.at(last)) is not None])),
+            counted=len(self.counted.at(last) or ()),
             age_s=age_s,
+            powered=len(powers),
+            least_power_w=sum(powers) if powers else None,
         )
 
 
@@ -179,6 +190,7 @@ def _device(device: DeviceHistory, first: int, last: int, age_s: float) -> GpuPa
         uuid=device.uuid,
         name=fact.name,
         serving=fact.serving,
+        mig_instances=fact.mig_instances,
         lost=fact.lost,
         util_ratio=now["util_ratio"],
         mem_used_bytes=int(used) if used is not None else None,

@@ -24,7 +24,7 @@ def fell_a_little(before: float, now: float) -> bool:
 class Cell:
     """The latest number of one series; for a counter, with what it had counted before restarts."""
 
-    __slots__ = ("before", "counter", "group", "high", "known", "low", "owner", "raw")
+    __slots__ = ("before", "counter", "group", "high", "known", "low", "owner", "raw", "returned")
 
     def __init__(self, group: SeriesGroup, owner: str) -> None:
         self.group = group
@@ -33,6 +33,7 @@ class Cell:
         self.counter = group.kind is SeriesKind.COUNTER
         self.raw = math.nan  # as last seen
         self.known = False  # on the latest scrape
+        self.returned = 0  # times that it was gone from the page and came back
         self.before = 0.0
 
     @property

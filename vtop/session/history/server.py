@@ -26,6 +26,11 @@ FIRST_DATE_S = 1e9  # 2001: an earlier date is none
 CLOCKS_APART_S = 120.0  # the server's and vtop's, at most
 MOST_PROCESSES = 64  # that an address may lead to
 MOST_RATIO = 1.001  # of the KV cache in use: the last digits of a float
+HOLD = 4  # scrapes for which a series that comes and goes stands where it was
+COMES_AND_GOES = 2  # times that it came back
+ALTERNATES_S = 60.0
+SWINGING = 2  # counters, at least: one may be made up again within a scrape
+SWINGS_BACK_S = 60.0  # within which counters that fell stand beyond where they fell from, all at once
 MOST_PARTS = 512  # of a quantity, such as reasons for which requests finish
 
 _PER_ENGINE = frozenset(
@@ -65,7 +70,7 @@ class ServerHistory:
         self.target = target
         self.interval_s = interval_s
         self._unix_s = unix_s
-        self._alternated_s = -math.inf  # when another process was last seen to answer that had answered before
+        self._alternated_s = array("d")  # when another process was seen to answer that had answered before
         self._seen: dict[float, float] = {}  # start time of each process that answered, and when it last did
         self.t = array("d")  # when the line was written: from then on the scrape may be seen
         self.at_s = array("d")
@@ -88,6 +93,10 @@ class ServerHistory:
         self._parts: dict[Quantity, set[str]] = {}
         self._groups: dict[tuple[Quantity, str], SeriesGroup] = {}
         self._histogram_groups: dict[tuple[Quantity, str], HistogramGroup] = {}
+        self.held: set[Cell] = set()  # not on the latest scrape, and taken to be what they were
+        self._held_from = 0  # the first scrape without them
+        self._fell: dict[str, float] = {}  # counters that fell at the latest restart, from where
+        self._fell_s = -math.inf
         self.broken_since_s: float | None = None  # set while no scrape can be had
         self.model: FactTrack[str | None] = FactTrack()
         self.kind = registry.DEFAULT  # of the latest line that says who answers
@@ -116,7 +125,7 @@ class ServerHistory:
         # what an answer says that took long to come was so when it came, not when it was asked for
         at_s = scrape.at_s + (scrape.took_s if scrape.took_s > self.interval_s / 2 else 0.0)
         at_s = max(at_s, self.at_s[-1]) if index else at_s  # a hand may have joined two recordings
-        another = self._another(scrape, at_s)
+        another = self._another(scrape, at_s) or self._swings(scrape, at_s)
         if another is not None:
             self._rebase(scrape)
         restarted = self._restarted(scrape) if scrape.full and index and another is None else set()
@@ -132,13 +141,18 @@ class ServerHistory:
             self._carry(restarted)
         touched: set[SeriesGroup] = set()
         stepped = False
+        if self.held and index - self._held_from >= HOLD:
+            touched |= self._let_go()
         if scrape.full:
-            touched |= self._forget_missing(scrape)
+            touched |= self._forget_missing(scrape, index)
             self._read_labels(scrape, index)
             adapters = self.labels.get(Quantity.LORA)
             self._adapters_set = dict.fromkeys(adapters.at(index) or (), 0.0) if adapters is not None else {}
             self.model.put(index, scrape.model)
-            self._own.put(index, any(self.kind.series.family(series) for series in (*scrape.values, *scrape.hists)))
+            self._own.put(
+                index,
+                bool(self.held) or any(self.kind.series.family(series) for series in (*scrape.values, *scrape.hists)),
+            )
         cells = self._cells
         for series, value in scrape.values.items():
             try:
@@ -213,15 +227,40 @@ class ServerHistory:
         if before is None or abs(now - before) <= 1.0:
             return None
         if known is not None:
-            self._alternated_s = at_s
+            self._alternated_s.append(at_s)
             return Change.ALTERNATES
         since = self._unix_s + self.at_s[-1] - CLOCKS_APART_S
         dated = self._unix_s > FIRST_DATE_S and now > FIRST_DATE_S  # else the clocks are made up
         return Change.ANOTHER if now < before - 1.0 or (dated and now < since) else None
 
+    def _swings(self, scrape: Scrape, at_s: float) -> Change | None:
+        """Whether counters that fell stand all at once beyond where they fell from, or fall again soon after that:
+        several processes answer in turn that do not say when they began."""
+        alternates = self.alternates(at_s)
+        if not alternates and (at_s - self._fell_s > SWINGS_BACK_S or len(self._fell) < SWINGING):
+            return None
+        now = {
+            series: (cell.raw, value)
+            for series, value in scrape.values.items()
+            if value is not None and (cell := self._cells.get(series)) is not None and cell.counter
+        }
+        falls = alternates and any(value < raw and not fell_a_little(raw, value) for raw, value in now.values())
+        back = len(self._fell) >= SWINGING and all(
+            series in now and now[series][0] < before / 2 and now[series][1] >= before
+            for series, before in self._fell.items()
+        )  # in one leap: a server that did begin anew gets there step by step
+        if not falls and not back:
+            return None
+        self._alternated_s.append(at_s)
+        self._fell_s = at_s
+        if falls:
+            self._fell = {series: raw for series, (raw, value) in now.items() if value < raw}
+        return Change.ALTERNATES
+
     def alternates(self, now_s: float) -> bool:
-        """Whether several processes answered in turn within the last minute: their numbers are not one server's."""
-        return now_s - self._alternated_s < 60.0
+        """Whether several processes answered in turn within the minute before: their numbers are not one server's."""
+        latest = bisect_right(self._alternated_s, now_s) - 1
+        return latest >= 0 and now_s - self._alternated_s[latest] < ALTERNATES_S
 
     def _rebase(self, scrape: Scrape) -> None:
         """Another process's counters: go on from them, without having counted what it did before."""
@@ -240,6 +279,7 @@ class ServerHistory:
         started = self.total(Quantity.PROCESS_START)
         before = started.at(len(self.t) - 1) if started is not None else None
         now = scrape.values.get(PROCESS_START)
+        from_where: dict[str, float] = {}
         owners = {""} if before is not None and now is not None and now > before + 1.0 else set()
         for series, value in scrape.values.items():
             cell = self._cells.get(series)
@@ -247,12 +287,15 @@ class ServerHistory:
                 if fell_a_little(cell.raw, value):
                     continue
                 owners.add(cell.owner)
+                from_where[series] = cell.raw
         for series, counts in scrape.hists.items():
             known = self._histogram_cells.get(series)
             fell = known is not None and known.raw is not None and counts.count < known.raw.count
             if fell and known is not None and known.raw is not None:
                 begun = not fell_a_little(known.raw.count, counts.count)
                 owners |= {known.owner} if begun else set()
+        if owners:
+            self._fell, self._fell_s = from_where, self.at_s[-1]
         return owners
 
     def _carry(self, owners: set[str]) -> None:
@@ -264,16 +307,35 @@ class ServerHistory:
             if known is not None and ("" in owners or known.owner in owners):
                 known.carry()
 
-    def _forget_missing(self, scrape: Scrape) -> set[SeriesGroup]:
-        """A full line lacks a series: from here on it is not known."""
+    def _forget_missing(self, scrape: Scrape, index: int) -> set[SeriesGroup]:
+        """A full line lacks a series: from here on it is not known. One that has come back before may do so again: it
+        stands for a few scrapes."""
         touched = set()
+        held: set[Cell] = set()
         for series, cell in self._cells.items():
-            if cell is not None and cell.known and series not in scrape.values:
+            if cell is None:
+                continue
+            if series in scrape.values:
+                cell.returned += not cell.known and cell.raw == cell.raw
+            elif cell.known and cell.returned >= COMES_AND_GOES:
+                held.add(cell)
+            elif cell.known:
                 cell.known = False
                 touched.add(cell.group)
         for series, known in self._histogram_cells.items():
             if known is not None and series not in scrape.hists:
                 known.known = False
+        if not self.held:
+            self._held_from = index
+        self.held = held
+        return touched
+
+    def _let_go(self) -> set[SeriesGroup]:
+        """What has been gone for a while is not known any more."""
+        for cell in self.held:
+            cell.known = False
+        touched = {cell.group for cell in self.held}
+        self.held = set()
         return touched
 
     def down_s(self, first: int, last: int) -> float:

@@ -19,8 +19,9 @@ are the means of the requests that finished, and C is the median of running + wa
 where those are most). Looked at are the scrapes since the latest restart and since vtop's own load began or was changed
 by hand, warm-up and draining included; for C, peak and median those of them on which a request ran or waited. Where
 the load is another's, nobody tells when it changed: there the scrapes since running + waiting last grew to twice what
-it had been (and by twice its square root, as much as chance may do) are those of the load of now. Of several engines
-and servers tokens add up, and a ratio is of all their pools together. Tokens, requests, seconds, ratios.
+it had been (and by twice its square root, as much as chance may do), and since nobody was there between two loads of
+many, are those of the load of now. Of several engines and servers tokens add up, and a ratio is of all their pools
+together. Tokens, requests, seconds, ratios.
 Source: vLLM v1/core/kv_cache_manager.py, block_pool.py.
 """
 
@@ -29,7 +30,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import compress
+from itertools import accumulate, compress
 from operator import add
 from statistics import fmean, median
 from typing import Final
@@ -47,6 +48,7 @@ from vtop.session.load.load import LoadHistory
 RISING_SCRAPES: Final = 3  # fewer since the last fall, and the growth is that of the last RECENT_S
 RECENT_S: Final = 10.0
 FEWER: Final = 3  # scrapes with too few requests in a row are another load's
+MANY: Final = 8  # in flight: fewer come and go by themselves
 LATEST: Final = 3  # scrapes that tell how many there are now
 SAME: Final = 0.02  # by which what is served may differ from what the load asks for
 
@@ -60,7 +62,7 @@ def account(
     if own is not None:
         window, asked = own
     else:
-        window = window.since(_grown_s(window))
+        window = window.since(max(_grown_s(window), _idle_s(window)))
     lengths = _asked(asked) if asked is not None else _finished(window)
     pool, block = _pool(window, now_s)
     running, waiting = window.each_together(Quantity.RUNNING), window.each_together(Quantity.WAITING)
@@ -140,6 +142,19 @@ def _grown_s(window: Window) -> float:
         fewer = fewer + 1 if busy[place][1] < least else 0
         if fewer == FEWER and place + FEWER < len(busy):
             return busy[place + FEWER][0]
+    return -math.inf
+
+
+def _idle_s(window: Window) -> float:
+    """The latest of two scrapes in a row without a request between two loads with MANY in flight: what finished before
+    it was another load's; -inf where there was none."""
+    together = list(map(add, window.each_together(Quantity.RUNNING), window.each_together(Quantity.WAITING)))
+    before = list(accumulate(together, max))
+    most = 0.0
+    for place in range(len(together) - 1, -1, -1):
+        if together[place] == 0 == together[max(0, place - 1)] and most >= MANY:
+            return window.instants[place] if before[place] >= MANY else -math.inf
+        most = max(most, together[place])
     return -math.inf
 
 

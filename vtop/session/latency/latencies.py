@@ -16,6 +16,7 @@ from vtop.samples import samples_needed
 from vtop.session.frame.latencies import Latency
 from vtop.session.frame.tokens import Iteration, PrefixCache
 from vtop.session.frame.vocabulary import Cohort
+from vtop.session.history.sides import Sides
 from vtop.session.history.window import Window
 
 ONE_EACH: Final = 0.98  # gaps per later token; a scrape is no atomic snapshot
@@ -30,10 +31,15 @@ _ROWS: tuple[tuple[str, Quantity, Cohort], ...] = (
 )
 
 
-def latencies(window: Window) -> tuple[Latency, ...]:
-    """One row per latency that a server exports."""
+_OF_PREFILL: Final = frozenset({Quantity.TTFT, Quantity.QUEUE, Quantity.PREFILL})
+
+
+def latencies(window: Window, sides: Sides) -> tuple[Latency, ...]:
+    """One row per latency that a server exports; of a divided deployment the rows of each side."""
     rows = []
+    before, after = sides.prefilling(window), sides.decoding(window)
     for name, quantity, cohort in _ROWS:
+        window = before if quantity in _OF_PREFILL else after
         histogram = window.histogram(quantity)
         if histogram is None:
             continue
@@ -84,6 +90,7 @@ def prefix_cache(window: Window, preempted: float | None) -> PrefixCache:
     if local is not None:
         hit = _found(window, window.delta)
         hit_ever, local_ever = _found(window, window.now), window.now(Quantity.PROMPT_TOKENS_BY_SOURCE, "local_compute")
+        elsewhere = window.delta(Quantity.PROMPT_TOKENS_BY_SOURCE, "external_kv_transfer")
         asked, asked_ever = local + hit, (local_ever or 0.0) + hit_ever
         return PrefixCache(
             hit_ratio=hit / asked if asked else None,
@@ -92,6 +99,8 @@ def prefix_cache(window: Window, preempted: float | None) -> PrefixCache:
             lifetime_ratio=hit_ever / asked_ever if asked_ever else None,
             recompute=False,
             of="prompt tokens",
+            external_tokens=elsewhere,
+            external_ratio=elsewhere / asked if asked and elsewhere is not None else None,
         )
     looked_up, met = window.delta(Quantity.PREFIX_QUERIES), window.delta(Quantity.PREFIX_HITS)
     ever, met_ever = window.now(Quantity.PREFIX_QUERIES), window.now(Quantity.PREFIX_HITS)

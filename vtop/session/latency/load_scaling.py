@@ -14,7 +14,8 @@ continued as powers of the load through the last two loads,
     slope_q = ln(q2 / q1) / ln(C2 / C1)       crossing = C2 x (p2 / q2) ^ (1 / (slope_q - slope_p))
 
 an extrapolation, given only where the two draw nearer and not beyond FAR times the highest load. Where queue was above
-prefill in some phase the lowest such load is `crossed_at`, and nothing is extrapolated. The shares of queue are those
+prefill at the highest load, `crossed_at` is the lowest load from which on it was (and `crossed_above` the one below, at
+which it was not), and nothing is extrapolated. The shares of queue are those
 of the window, with or without a load of vtop's own; of a window over several loads they are of none of them and not
 known (those of each load are load_levels.py's). Seconds, ratios, requests in flight or per second.
 """
@@ -88,7 +89,7 @@ def growth(scaling: LoadScaling, ttft: Ttft, one_load: bool, now_s: float) -> Gr
     now, lowest = (latest[1], steps[0]) if latest is not None and steps else (None, None)
     if now is lowest:
         lowest = None  # nothing to hold it against
-    crossed_at = next((load_of(part) for part in steps if _above(part)), None)
+    crossed_above, crossed_at = _crossed(steps)
     return Growth(
         phases=tuple(sorted((part for _, part in rows), key=_order)),
         queue_of_prefill_ratio=_ratio(ttft.queue_s, ttft.prefill_s) if one_load else None,
@@ -101,6 +102,7 @@ def growth(scaling: LoadScaling, ttft: Ttft, one_load: bool, now_s: float) -> Gr
         crossing=crossing(steps) if crossed_at is None else None,
         crossing_unit=None if latest is None else "in flight" if latest[1].concurrency is not None else "requests/s",
         crossed_at=crossed_at,
+        crossed_above=crossed_above,
     )
 
 
@@ -121,6 +123,15 @@ def crossing(steps: Sequence[PhaseParts]) -> float | None:
     if nearing <= 0 or math.log(p2 / q2) > nearing * math.log(FAR):
         return None
     return float(c2 * (p2 / q2) ** (1 / nearing))
+
+
+def _crossed(steps: Sequence[PhaseParts]) -> tuple[float | None, float | None]:
+    """(the highest load at which queue was not above prefill, the lowest from which on it was); steps: lowest first."""
+    below = next((at for at in range(len(steps) - 1, -1, -1) if not _above(steps[at])), None)
+    first = 0 if below is None else below + 1
+    if first >= len(steps):
+        return None, None
+    return (load_of(steps[below]) if below is not None else None), load_of(steps[first])
 
 
 def _steps(parts: Sequence[PhaseParts]) -> list[PhaseParts]:

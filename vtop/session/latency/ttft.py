@@ -19,6 +19,7 @@ from __future__ import annotations
 from vtop.metrics.quantity import Quantity
 from vtop.session.frame.ttft import Ttft
 from vtop.session.frame.values import Gauge
+from vtop.session.history.sides import Sides
 from vtop.session.history.ttft_parts import ttft_parts
 from vtop.session.history.window import Window
 
@@ -26,8 +27,13 @@ HORIZONS_S = (15.0, 30.0, 60.0, 120.0)
 ENOUGH = 30
 
 
-def ttft(window: Window, waiting: Gauge, present: Window) -> Ttft:
-    """present: what of the window is under the load of now, that of the queue now."""
+def ttft(window: Window, waiting: Gauge, present: Window, sides: Sides) -> Ttft:
+    """present: what of the window is under the load of now, that of the queue now.
+
+    Of a divided deployment it is the prefill side's, and beside it what the decode side adds.
+    """
+    added_s = sides.decoding(window).mean(Quantity.TTFT) if sides.decode else None
+    window, present = sides.prefilling(window), sides.prefilling(present)
     parts = ttft_parts(window)
     first_tokens = window.observed(Quantity.TTFT)
     queued = bool(waiting.now)
@@ -42,6 +48,7 @@ def ttft(window: Window, waiting: Gauge, present: Window) -> Ttft:
         first_token_s=window.mean(Quantity.TTFT),
         queue_now_s=_queue_now(present),
         stuck=queued and first_tokens == 0 and window.seconds > 0,
+        decode_first_token_s=added_s,
     )
 
 

@@ -21,6 +21,7 @@ from vtop.session.load.request_stats import RequestStats
 
 ASKED = (0.5, 0.9, 0.99, 0.999, 0.9999, 0.95)
 RECENT_S = 10.0  # the actual rate is that of this stretch
+RANKED = 100  # requests: of fewer the p99 by nearest rank is the highest
 LATE_S, LATE_SHARE = 0.002, 0.05  # p99 lateness beyond both marks the run client-limited
 BUSY_RATIO = 0.9  # of one core
 LAG_S = 0.05
@@ -194,6 +195,7 @@ class LoadHistory:
             cached_tokens=seen.cached_tokens,
             prefix_hit_tokens=None,
             wrong_length=seen.wrong_length,
+            ended_early=seen.ended_early,
             slo=_slo(phase, seen, elapsed_s),
             lag_s=host.load_lag_max_s if host is not None else None,
             cpu_ratio=host.load_cpu_ratio if host is not None else None,
@@ -293,7 +295,9 @@ def _costs(seen: RequestStats, late_p99_s: float | None, host: Host | None) -> b
     busy = host is not None and (host.load_cpu_ratio or 0.0) > BUSY_RATIO
     late = host is not None and (host.load_lag_max_s or 0.0) > LAG_S
     ttft_s = seen.service.mean_s
-    return bool(seen.limits) or busy or late or ttft_s is None or (late_p99_s or 0.0) >= COSTLY * ttft_s
+    if ttft_s is None:  # nothing is answered yet, so nothing of it is different
+        return bool(seen.limits) or busy or late
+    return bool(seen.limits) or busy or late or (late_p99_s or 0.0) >= COSTLY * ttft_s
 
 
 def _limited(target: Load, seen: RequestStats, late_p99_s: float | None, host: Host | None) -> str | None:
@@ -302,7 +306,8 @@ def _limited(target: Load, seen: RequestStats, late_p99_s: float | None, host: H
         return f"{seen.limits} failed here: {seen.limit or 'a limit of this machine'}"
     gap_s = 1.0 / target.rate_per_s if target.rate_per_s else 0.0
     if late_p99_s is not None and late_p99_s > max(LATE_S, LATE_SHARE * gap_s) and target.shape == "open":
-        return f"requests left {units.seconds(late_p99_s)} late (p99)"
+        which = "p99" if seen.late.n >= RANKED else "at worst"
+        return f"requests left {units.seconds(late_p99_s)} late ({which} of {seen.late.n:,})"
     if host is not None and host.load_cpu_ratio is not None and host.load_cpu_ratio > BUSY_RATIO:
         return f"the load process takes {host.load_cpu_ratio:.0%} of a core"
     if host is not None and host.load_lag_max_s is not None and host.load_lag_max_s > LAG_S:

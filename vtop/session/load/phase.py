@@ -15,6 +15,8 @@ from vtop.session.load.compact_requests import Ended
 from vtop.session.load.request_stats import RequestStats
 from vtop.session.load.throughput import whole_ended_per_s, whole_output_per_s, whole_span
 
+EARLY_S = 1.0  # before a phase began: a request of it that was sent so early came from before the recording
+
 
 class OpenRequest(NamedTuple):
     """One that was sent, and of which no line yet says that it is over."""
@@ -52,7 +54,7 @@ class LoadPhase:
         """Of a closed loop that nobody changed by hand, as known at an instant; none where they are too few."""
         ended = bisect_right(self.end_t, now_s)
         target, concurrency = self.state(now_s)[0], self.begin.concurrency
-        if concurrency is None or target is not self.begin:
+        if concurrency is None or target is not self.begin or self.cut_off:
             return ()
         if self._rounds[0] != ended:
             self._rounds = ended, rounds(self.ended.bare(ended), concurrency)
@@ -80,7 +82,12 @@ class LoadPhase:
             return "rounds"
         seen = self.seen(now_s)
         waves = self.begin.concurrency is not None and target is self.begin
-        return "all" if waves and seen.done and seen.done == seen.over else "sending"
+        return "all" if waves and not self.cut_off and seen.done and seen.done == seen.over else "sending"
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether its beginning is not on record, as in a stretch cut out of a recording: requests were sent before."""
+        return bool(self.sent_s) and self.sent_s[0] < self.begin.t - EARLY_S
 
     def _measured(self, now_s: float) -> list[Request]:
         """The requests that ended, without the warm-up."""
@@ -88,13 +95,13 @@ class LoadPhase:
 
     def whole_output_per_s(self, now_s: float) -> float | None:
         """Tokens a second over all of it (throughput.py). None while it runs."""
-        if self.state(now_s)[1] is None:
+        if self.state(now_s)[1] is None or self.cut_off:
             return None
         return whole_output_per_s(self.ended.bare(bisect_right(self.end_t, now_s)))
 
     def whole_ended_per_s(self, now_s: float) -> float | None:
         """Requests that succeeded a second, over the same. None while it runs."""
-        if self.state(now_s)[1] is None:
+        if self.state(now_s)[1] is None or self.cut_off:
             return None
         return whole_ended_per_s(self.ended.bare(bisect_right(self.end_t, now_s)))
 

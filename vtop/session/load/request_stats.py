@@ -42,6 +42,7 @@ class RequestStats:
         self.limits = 0  # that met a limit of this machine, warm-up included
         self.limit: str | None = None  # the first of these, in words
         self.wrong_length = 0
+        self.ended_early = 0  # answered, with fewer tokens than asked for
         self.cached_tokens = 0
         self.unsplit = 0  # requests whose gaps could not be split into tokens
 
@@ -76,6 +77,8 @@ class RequestStats:
             self.with_prompt += 1
         if asked is not None and request.prompt_tokens is not None and asked != request.prompt_tokens:
             self.wrong_length += 1
+        if request.output_tokens is not None and request.output_tokens < (request.asked_output_tokens or 0):
+            self.ended_early += 1
         took = latency_of(request)
         for spread, seconds in (
             (self.service, took.ttft_s),

@@ -8,10 +8,11 @@ A step that also prefills counts as one step of decoding, and what it took longe
 that only decodes is taken from all scrapes of the window between which there was nothing but decoding (decode_only.py),
 where there are ENOUGH of them: a host drifts and batches change, so between two of these a step takes the mean of both.
 step_s is their median, weighted by steps. Of fewer, it is the median ITL of vtop's own load, in which steps that also
-prefill weigh the more the busier the server is; without one, what least squares over steps and prompt tokens make of
-it (history/busy.py). Where the decoding alone would then fill the time, and prompts were computed in it, how the time
-divides is not known. Parts add up to the seconds of the window that the counters tell of (a server that was down and
-came back anew lost count); of several engines or servers they are the mean.
+prefill weigh the more the busier the server is; without one, or where that is much more (most steps also prefill), what
+least squares over steps and prompt tokens make of it (history/busy.py). Where the decoding alone would then fill the
+time, and prompts were computed in it, how the time divides is not known. Parts add up to the seconds of the window that
+the counters tell of (a server that was down and came back anew lost count); of several engines or servers they are the
+mean.
 
     request's decode = Δ decode sum / n, of the n requests that finished
     undisturbed      = (their mean output - 1) x the mean time of a step
@@ -37,6 +38,7 @@ from vtop.session.recompute.decode_only import DecodeSteps
 from vtop.session.recompute.required_tokens import needed
 
 ENOUGH: Final = 3  # scrapes on which only decoding went on
+MUCH_MORE: Final = 1.5  # times what the fit says: the median gap is one in which prompts were computed, too
 _ALL: Final = 1 - 1e-9
 
 Pace = tuple[int, float, float]  # scrape, mean seconds of a step, steps
@@ -70,8 +72,9 @@ def wallclock(
     steps = window.observed(Quantity.ITERATION_TOKENS)
     step = _step(window, decode_steps, own_step_s, steps)
     decode = prefill = recompute = None
+    prompt = _prompt_tokens(window)
     if engines and step is not None and busy_s is not None and seconds > 0:
-        prompt, again = _prompt_tokens(window), recomputed_tokens or 0.0
+        again = recomputed_tokens or 0.0
         if prompt + again <= 0:
             decode, prefill, recompute = busy_s, 0.0, 0.0
         elif not busy_s or step.decode_s < _ALL * busy_s:
@@ -84,6 +87,7 @@ def wallclock(
     return WallClock(
         decode_s=each[0],
         prefill_s=each[1],
+        prompt_token_s=prefill / prompt if prefill and prompt else None,
         recompute_s=each[2],
         idle_s=max(0.0, seconds - busy_s) / engines if engines and busy_s is not None and seconds > 0 else None,
         step_s=step.usual_s if step is not None else None,
@@ -105,10 +109,11 @@ def _step(
         usual_s = _median(paces)
         decode_s = sum(_decoding_s(one, row, usual_s) for one, row in found)
         return _Step(usual_s, decode_s, "steps that only decode")
-    if own_step_s is not None:
-        return _Step(own_step_s, own_step_s * steps, "own load")
     costs = [cost for one in window.ranges if (cost := busy.cost(one)) is not None and cost.told]
-    if len(costs) != 1:
+    fitted = len(costs) == 1
+    if own_step_s is not None and not (fitted and own_step_s > MUCH_MORE * costs[0].step_s):
+        return _Step(own_step_s, own_step_s * steps, "own load")
+    if not fitted:
         return None
     return _Step(costs[0].step_s, costs[0].step_s * steps, "steps and prompt tokens, fitted")
 
