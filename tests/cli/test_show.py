@@ -86,7 +86,7 @@ def test_svg_and_png_are_files_and_stdout_stays_empty(tmp_path: Path) -> None:
     svg, png = tmp_path / "a.svg", tmp_path / "a.png"
     assert shown(str(SWEEP), "--at", "12", "--size", "80x24", "--svg", str(svg), "--png", str(png)) == ""
     drawn = svg.read_text(encoding="utf-8")
-    assert "TOKEN BUDGET BINDS" in "".join(xml.fromstring(drawn).itertext()).replace("\xa0", " ")
+    assert "GPU BINDS" in "".join(xml.fromstring(drawn).itertext()).replace("\xa0", " ")
     assert "http" not in drawn.replace('xmlns="http://www.w3.org/2000/svg"', "")
     assert png.read_bytes().startswith(b"\x89PNG")
 

@@ -11,6 +11,7 @@ from tests.draw import frames
 from tests.draw.test_panels import draw
 from tests.session.made import recorded
 from vtop.draw import chart
+from vtop.draw.layout import columns_for, step_for
 from vtop.session.frame.frame import View
 
 
@@ -47,3 +48,8 @@ def test_a_rate_that_no_complete_column_has_reached_scales_its_chart() -> None:
     frame = frames.overload(44)
     asked = replace(frame.prompt_tokens, per_s=210_000.0)
     assert re.search(r"\bin +210k /s .*↑ 300k", draw("tokens", replace(frame, prompt_tokens=asked), 76, 20))
+
+
+def test_charts_move_on_by_whole_cells_about_every_two_seconds() -> None:
+    columns = columns_for(120)  # 62: a cell is 2
+    assert [step_for(window_s, columns, 2.0) for window_s in (30, 60, 300, 86400)] == [4, 2, 2, 2]

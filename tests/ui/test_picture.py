@@ -15,7 +15,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def drawn(*lines: list[Segment]) -> xml.Element:
-    return xml.fromstring(picture.svg(lines, 8, len(lines), "of a test"))
+    return xml.fromstring(picture.svg(lines, 12, len(lines), "of a test"))
 
 
 def boxes(found: xml.Element, ink: str) -> list[tuple[float, ...]]:
@@ -40,5 +40,6 @@ def test_a_half_cell_is_half_as_wide_and_an_eighth_stands_on_the_floor() -> None
 
 
 def test_letters_begin_in_their_cell_and_say_how_long_they_are() -> None:
-    text = next(drawn([Segment("  模型 é ", RED)]).iter(f"{SVG}text"))
-    assert (text.attrib["x"], text.attrib["textLength"]) == ("20", "60")
+    texts = drawn([Segment("  模型 é   n", RED)]).iter(f"{SVG}text")
+    found = [(text.attrib["x"], text.attrib["textLength"], text.text) for text in texts]
+    assert found == [("20", "60", "模型 é"), ("110", "10", "n")]

@@ -12,6 +12,7 @@ from typing import Final, Literal, NamedTuple
 from rich.segment import Segment
 from rich.style import Style
 
+from vtop.draw import chart
 from vtop.draw.grid import chart_columns
 from vtop.draw.panels.axis import axis
 from vtop.draw.panels.freshness import as_of
@@ -173,6 +174,12 @@ def columns_for(width: int, only: str | None = None) -> int:
     """What View.columns is to be on a screen of this width."""
     inner = width - 2 * MARGIN
     return chart_columns(inner if width < TWO_COLUMNS or only is not None else (inner - GUTTER) // 2)
+
+
+def step_for(window_s: float, columns: int, least_s: float) -> int:
+    """What View.step is to be: whole cells, and no new one more often than every so many seconds, or about so."""
+    cell_s = window_s / columns * chart.POINTS
+    return chart.POINTS * max(1, round(least_s / cell_s))
 
 
 def drawn(

@@ -185,6 +185,7 @@ def charts(
 ) -> Charts:
     column_s = view.window_s / view.columns
     newest = math.floor(_seen_until(servers, devices, now_s) / column_s + 1e-9)  # columns are numbered from instant 0
+    newest -= newest % view.step
     edges = [(newest - view.columns + k) * column_s for k in range(view.columns + 1)]
     columns = [Columns(server, now_s, edges) for server in servers]
 

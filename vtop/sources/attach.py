@@ -88,7 +88,7 @@ class Attachment:
             text = "the server is on another host: this host's GPUs are not its own, and are left alone"
             self.recording.append(Note(source="gpu", text=text))
         else:
-            why = "not asked (--no-gpu)" if origin is None else "there is none: the server is simulated"
+            why = "GPU not asked (--no-gpu)" if origin is None else "no GPU: the server is simulated"
             self.recording.append(Note(source="gpu", text=why))
 
     def _append(self, event: Event) -> None:

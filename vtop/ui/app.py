@@ -39,6 +39,8 @@ from vtop.ui.help import HelpScreen
 from vtop.ui.keys import BY_DIGIT, KEYS, Key, footers, short
 
 TICK_S = 0.25
+AGE_S = 1.25  # the age of the data moves on at least so often; a scrape a second comes before
+CHARTS_MOVE_S = 2.0  # a chart that moves on is a chart drawn anew: most of what a terminal is sent
 APART_S = 0.5  # two drawings of a live session, at least: several servers answer at different moments
 FOLD_FOR_S = 0.08  # a long file is taken in slices, so that keys answer meanwhile
 SLICE = 500
@@ -221,8 +223,8 @@ class VtopApp(App[None]):
         now_s = self.playhead.now()
         moved = now_s != self._drawn_at_s or (self._prices is not None and self._prices.made != self._priced)
         if self.playhead.live and self.live is not None:
-            since_s = began - self._drawn_clock  # time passes: the age of the data is news once a second
-            moved = since_s >= 1.0 or (self._news and (since_s >= APART_S or not self._scrapes_seen()))
+            since_s = began - self._drawn_clock  # time passes: the age of the data is news
+            moved = since_s >= AGE_S or (self._news and (since_s >= APART_S or not self._scrapes_seen()))
         if moved or self._held or self.scene is None:
             self.draw()
 
@@ -265,7 +267,8 @@ class VtopApp(App[None]):
             self.call_after_refresh(terminal.frame_is_written)
         now_s = self.playhead.now()
         columns = layout.columns_for(self._board.size.width, self.only)
-        view = View(window_s=self.window_s(), columns=columns, buckets=self.only == "latencies", stacked=False)
+        step = layout.step_for(self.window_s(), columns, CHARTS_MOVE_S)
+        view = View(self.window_s(), columns, buckets=self.only == "latencies", stacked=False, step=step)
         self._drawn_at_s, self._drawn_clock, self._news = now_s, time.monotonic(), False
         frame = (self.session if self.drilled is None else self.drilled.session).frame(now_s, view)
         if self._prices is not None:

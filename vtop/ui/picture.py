@@ -55,7 +55,7 @@ def _boxes() -> dict[str, tuple[tuple[Box, ...], float]]:
         "▙": ((Box(0, 0, half, height), low_right), 1.0),
         "▟": ((low_left, right), 1.0),
     }
-    of |= {sign: ((Box(0, 0, width, height),), share) for sign, share in (("▓", 0.8), ("▒", 0.6), ("░", 0.35))}
+    of |= {sign: ((Box(0, 0, width, height),), share) for sign, share in (("▓", 0.85), ("▒", 0.65), ("░", 0.45))}
     of[_RULE] = ((Box(0, middle - 0.75, width, 1.5),), 1.0)
     of[_HEAVY] = ((Box(0, middle - 1.5, width, 3),), 1.0)
     of[_TICK] = ((Box(half - 0.75, 0, 1.5, middle),), 1.0)
@@ -93,7 +93,7 @@ def svg(lines: Iterable[Sequence[Segment]], width: int, height: int, title: str)
                         else:
                             d += [_path(boxes, (k, y)) for k in range(first, first + n)]
                 elif run.strip():
-                    words.setdefault(style or Style.null(), []).append(_words(run, at, y))
+                    words.setdefault(style or Style.null(), []).extend(_words(run, at, y))
             x += cells
     w, h = width * CELL[0] + 2 * _EDGE_PX, height * CELL[1] + 2 * _EDGE_PX
     shown = _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", title)
@@ -107,7 +107,7 @@ def svg(lines: Iterable[Sequence[Segment]], width: int, height: int, title: str)
         *(f'<path fill="{ink}"{_opaque(share)} d="{"".join(d)}"/>' for (ink, share), d in paths.items()),
         "</g>",
         *(f'<path fill="{ink}" d="{"".join(d)}"/>' for ink, d in thin.items()),
-        f'<g font-family="{FONTS}" font-size="{_FONT_PX}" xml:space="preserve">',
+        f'<g font-family="{FONTS}" font-size="{_FONT_PX}">',
     ]
     for style, texts in words.items():
         bold = ' font-weight="bold"' if style.bold else ""
@@ -164,10 +164,14 @@ def _opaque(share: float) -> str:
     return "" if share == 1.0 else f' fill-opacity="{share:g}"'
 
 
-def _words(text: str, x: int, y: int) -> str:
-    """Letters, whose length is stated so that columns stand in any monospaced font."""
-    bare = text.strip()
-    x += width_of(text[: len(text) - len(text.lstrip())])
-    said = escape(_NOT_XML.sub("\N{REPLACEMENT CHARACTER}", bare))
-    at = f'x="{x * CELL[0]}" y="{y * CELL[1] + _BASELINE_PX}" textLength="{width_of(bare) * CELL[0]}"'
-    return f'<text {at} lengthAdjust="spacingAndGlyphs">{said}</text>'
+def _words(text: str, x: int, y: int) -> Iterator[str]:
+    """Letters, whose length is stated so that columns stand in any monospaced font.
+
+    What several blanks part is set apart: a reader of SVG may take them as one.
+    """
+    for found in re.finditer(r"[^ ]+(?: [^ ]+)*", text):
+        said = escape(_NOT_XML.sub("\N{REPLACEMENT CHARACTER}", found[0]))
+        at = (x + width_of(text[: found.start()])) * CELL[0]
+        length = width_of(found[0]) * CELL[0]
+        where = f'x="{at}" y="{y * CELL[1] + _BASELINE_PX}" textLength="{length}"'
+        yield f'<text {where} lengthAdjust="spacingAndGlyphs">{said}</text>'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vtop import units
 from vtop.draw import chart
-from vtop.draw.grid import LEFT, chart_rows, fixed, growing, left, scale, sparked, spread, stacked, top
+from vtop.draw.grid import chart_rows, fixed, growing, left, scale, sparked, spread, stacked, top
 from vtop.draw.text import Line, Phrase, Piece, line, padded, phrases
 from vtop.draw.theme import Look
 from vtop.session.frame.charts import Points
@@ -22,9 +22,7 @@ def gpus(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     if found.age_s is not None and found.age_s > OLD_S and look.faded is not None:  # read apart from the servers
         look = look.faded
     if not found.devices:
-        # on a screen of one column nothing else tells what there is none of
-        label = f"{'GPU':<{LEFT}}" if height == 1 else ""
-        lines = [line(look, width, (label, "dim"), (note or "no GPU is watched", "text" if note else "dim"))]
+        lines = [line(look, width, (note or "no GPU is watched", "text" if note else "dim"))]
         return stacked(look, width, height, [fixed(0, lines)])
 
     def power(rows: int) -> list[Line]:

@@ -123,7 +123,7 @@ def _little(frame: Frame) -> Row:
     items = [
         _little_said(rank, name, little)
         for rank, (name, little) in enumerate((("running", found.running), ("waiting", found.waiting)))
-        if little is not None
+        if little is not None and little.present  # of nobody it says nothing
     ]
     return ("Little's law", items) if items else None
 

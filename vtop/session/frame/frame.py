@@ -42,6 +42,7 @@ class View:
     columns: int = 60
     whole: bool = False
     buckets: bool = False  # whether the frame is to have heat maps
+    step: int = 1  # columns by which charts move on: those of a cell, so that its halves stay the halves of one
     stacked: bool = True  # and running and waiting of one scrape, which may be stacked; the screen draws them apart
 
 
