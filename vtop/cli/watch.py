@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vtop import units
+from vtop.cli import stored
 from vtop.cli.common import attached, echo, print_json, servers_of, whole
 from vtop.cli.load import consent, controller_of
-from vtop.cli.options import DOCUMENT_WINDOW_S, Seconds, server_options
+from vtop.cli.options import DOCUMENT_WINDOW_S, Seconds, prometheus_options, server_options
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def once(attachment: Attachment, view: dict[str, Any], as_json: bool) -> None:
 
 @click.command()
 @server_options
+@prometheus_options
 @click.option("--for", "for_s", type=Seconds(least=0.1), help="Stop after this time. [until ctrl-c]")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="New file, or -.")
 def record(for_s: float | None, output: Path, **asked: Any) -> None:
@@ -113,6 +115,9 @@ def record(for_s: float | None, output: Path, **asked: Any) -> None:
 
     if output == Path("-") and sys.stdout.isatty():
         raise VtopError("-o -: stdout is a terminal; name a file, or lead it into a program")
+    if stored.is_asked(asked) and stored.is_over(asked):
+        stored.record(asked, output, for_s)
+        return
     servers = servers_of(asked)
     stop = threading.Event()
     reasons: list[str] = []

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from vtop.metrics.exposition import MAX_EXCERPT_CHARS, Page, Parser, SeriesKey
+from vtop.metrics.quantity import Quantity
 from vtop.metrics.series_names import SeriesNames
 from vtop.recording import HistogramCounts, Scrape
 
@@ -33,6 +34,7 @@ class NotMetrics(ValueError):
 class _Scalar:
     positions: list[int]
     counter: bool
+    start: bool  # of the process: another value is a restart
     largest: bool  # series that coincide: the largest, not the sum
 
 
@@ -106,6 +108,12 @@ class Folder:
         if not page.samples:
             seen = f"it begins {page.first_bad!r}" if page.first_bad else "it is empty"
             raise NotMetrics(f"not a metrics page: {seen}")
+        return self.fold(page, server=server, at_s=at_s, took_s=took_s, bytes=bytes, health=health)
+
+    def fold(
+        self, page: Page, *, server: int, at_s: float, took_s: float, bytes: int | None, health: int | None
+    ) -> Scrape:
+        """The line for a page that has been read. bytes: of its text, None where there was none."""
         full = self._forgotten or at_s - self._full_at_s >= FULL_EVERY_S
         series = tuple(sample[0] for sample in page.samples)
         if self._layout is None or series != self._layout.series:
@@ -151,6 +159,7 @@ class Folder:
             if value != old:
                 changed[key] = value
                 fell = fell or (scalar.counter and value is not None and old is not None and value < old)
+                fell = fell or (scalar.start and old is not None)
         self._values = now
         return changed, fell
 
@@ -220,6 +229,7 @@ def _lay_out(
     histogram_names = {name for name, kind in page.types.items() if kind == "histogram"}
     histogram_names |= {one.name.removesuffix("_bucket") for position, one in kept if bounds[position] is not None}
     layout = _Layout(series, model, {}, {})
+    process_start = names.exported_as(Quantity.PROCESS_START)
     left_out: list[SeriesKey] = []
     seen: set[SeriesKey] = set()
     for position, one in kept:
@@ -231,7 +241,8 @@ def _lay_out(
         if base is None:
             counter = page.types.get(one.name, page.types.get(one.name.removesuffix("_total"))) == "counter"
             scalar = layout.scalars.setdefault(
-                _key(names, one, model, values), _Scalar([], counter, names.never_summed(one.name))
+                _key(names, one, model, values),
+                _Scalar([], counter, one.name == process_start, names.never_summed(one.name)),
             )
             scalar.positions.append(position)
             continue
@@ -247,6 +258,9 @@ def _lay_out(
             else:
                 buckets.bounds.setdefault(bound, []).append(position)
     layout.left_out = tuple(left_out)
+    for buckets in layout.histograms.values():
+        if buckets.count_positions:  # the bucket of all may have been dropped on the way
+            buckets.bounds.setdefault(math.inf, buckets.count_positions)
     layout.histograms = {key: b for key, b in layout.histograms.items() if math.inf in b.bounds}
     for buckets in layout.histograms.values():
         bounds_of = sorted(buckets.bounds)

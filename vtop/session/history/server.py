@@ -63,14 +63,14 @@ class ServerHistory:
     def __init__(self, target: Target, interval_s: float, unix_s: float = 0.0) -> None:
         """unix_s: the wall clock at second 0 of the session."""
         self.target = target
-        self.interval_s = interval_s
+        self.interval_s = target.interval_s if target.interval_s is not None else interval_s
         self._unix_s = unix_s
         self._alternated_s = -math.inf  # when another process was last seen to answer that had answered before
         self._seen: dict[float, float] = {}  # start time of each process that answered, and when it last did
         self.t = array("d")  # when the line was written: from then on the scrape may be seen
         self.at_s = array("d")
         self.took_s = array("d")
-        self.bytes = array("L")
+        self.bytes = Track()
         self.health: FactTrack[int | None] = FactTrack()
         self.bad_lines = Track()
         self.labels: dict[Quantity, FactTrack[tuple[str, ...]]] = {}  # series of SeriesKind.INFO
@@ -122,7 +122,7 @@ class ServerHistory:
         self.t.append(scrape.t)
         self.at_s.append(at_s)
         self.took_s.append(scrape.took_s)
-        self.bytes.append(scrape.bytes)
+        self.bytes.put(index, math.nan if scrape.bytes is None else float(scrape.bytes))
         self.health.put(index, scrape.health)
         self.bad_lines.put(index, scrape.bad_lines)
         if restarted:
