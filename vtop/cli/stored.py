@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from vtop import units
 from vtop.cli.common import echo, given_shape
+from vtop.cli.options import Instant
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
+    from vtop.access import Access
+    from vtop.sources.prometheus.follow import PrometheusAttachment
     from vtop.sources.prometheus.stored import Stored
 
 BEFORE_S = 300.0  # that a live screen begins with
@@ -30,11 +33,36 @@ def is_asked(asked: dict[str, Any]) -> bool:
 
 
 def is_over(asked: dict[str, Any]) -> bool:
-    """Whether a stretch is asked for that is read and done, not followed."""
-    return asked["from_at"] is not None or asked["to_at"] is not None
+    """Whether the stretch that is asked for ends before now."""
+    return asked["to_at"] is not None and asked["to_at"] != Instant(None)
 
 
-def opened(asked: dict[str, Any]) -> Stored:
+def attached(asked: dict[str, Any], path: Path | None) -> PrometheusAttachment:
+    """A live session: the stretch up to now, and what comes after. Raises VtopError."""
+    from vtop.sources.prometheus.follow import PrometheusAttachment
+
+    found, access = _opened(asked)
+    return PrometheusAttachment(found, found.api.clock_s(), path=path, secrets=access.secrets)
+
+
+def replay(asked: dict[str, Any], path: Path | None, view: dict[str, Any]) -> None:
+    """The screen at the end of a stretch that is over; recorded where a path is given."""
+    from tempfile import TemporaryDirectory
+
+    from vtop.recording import FileRecording
+    from vtop.ui import run
+
+    with TemporaryDirectory(prefix="vtop-") as folder:
+        file = path if path is not None else Path(folder) / "stored.jsonl.zst"
+        length_s = record(asked, file, None)
+        recording = FileRecording(file)
+        try:
+            run.replay(recording, speed=1.0, at_s=length_s, **view)
+        finally:
+            recording.close()
+
+
+def _opened(asked: dict[str, Any]) -> tuple[Stored, Access]:
     """The stretch that is asked for, and who was scraped in it. Raises VtopError."""
     from vtop.sources.access import access_of
     from vtop.sources.address import credentials
@@ -63,25 +91,25 @@ def opened(asked: dict[str, Any]) -> Stored:
     stretch = Asked(begin_s, end_s, tuple(asked["match"]), by, asked["core"], given_shape(asked.get("model_config")))
     found = Stored(api, stretch, argv=[word.encode("utf-8", "replace").decode() for word in sys.argv[1:]])
     found.warnings = warnings
-    return found
+    return found, access
 
 
-def record(asked: dict[str, Any], output: Path, for_s: float | None) -> None:
-    """The stretch as a recording. Exit code 2 where not all of it could be read; what was read is kept."""
+def record(asked: dict[str, Any], output: Path, for_s: float | None) -> float:
+    """The stretch as a recording; its length in seconds. Exit code 2 where something is missing: the rest is kept."""
     from vtop.export.files import new_file, refuse_existing
     from vtop.recording import Outage, Scrape, encode
 
     if for_s is not None:
         raise VtopError("--for goes with what is going on now, without --from and --to")
     refuse_existing([output])
-    found = opened(asked)
+    found, _ = _opened(asked)
     scrapes = failed = 0
     with new_file(output, force=False) as file:
         for event in found.lines():
             scrapes += isinstance(event, Scrape)
             failed += isinstance(event, Outage)
             file.write(encode(event) + b"\n")
-    for text in [*found.told, *found.warnings]:
+    for text in found.told:
         echo(f"vtop: {text}", err=True)
     told = f"{scrapes:,} scrapes of {len(found.servers)} servers, every {found.start.interval_s:g} s"
     told += f", {failed} failed" if failed else ""
@@ -90,3 +118,4 @@ def record(asked: dict[str, Any], output: Path, for_s: float | None) -> None:
         raise VtopError(f"not read any further: {found.broken_off}")
     if not scrapes:
         raise VtopError("nothing was stored in that time; the file holds no scrape")
+    return found.end_s

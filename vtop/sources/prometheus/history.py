@@ -16,8 +16,8 @@ import msgspec
 from vtop.metrics.page import Folder
 from vtop.recording import GAP_INTERVALS, Event, Identity, Note, Outage
 from vtop.sources.prometheus.api import PrometheusApi, Series
-from vtop.sources.prometheus.pages import PageReader, Scraped, names_of
-from vtop.sources.prometheus.who import Found, LabelSet
+from vtop.sources.prometheus.pages import PageReader, Scraped
+from vtop.sources.prometheus.who import Found
 
 SAMPLES_AT_ONCE = 640_000  # of all servers together
 SAMPLES_A_PIECE = (8_000, 120_000)  # of one server: the fewest and the most
@@ -77,18 +77,14 @@ class History:
         api: PrometheusApi,
         servers: Sequence[Found],
         folders: Sequence[ScrapeFolder],
-        begin_s: float,
-        end_s: float,
-        *,
-        core: bool = False,
+        readers: Sequence[PageReader],
+        stretch: tuple[float, float],
     ) -> None:
         self._api = api
         self._servers = servers
         self._folders = folders
-        self._begin_s = begin_s
-        self._end_s = end_s
-        self._core = core
-        self.readers: list[PageReader] = []
+        self._readers = readers
+        self._begin_s, self._end_s = stretch
 
     def events(self) -> Iterator[Event]:
         """In order of t. Raises VtopError where Prometheus cannot be asked."""
@@ -96,50 +92,55 @@ class History:
         budget = max(least, min(most, SAMPLES_AT_ONCE // max(1, len(self._servers))))
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="vtop prometheus") as pool:
             streams = [
-                self._of_server(server, folder, pool, budget)
-                for server, folder in zip(self._servers, self._folders, strict=True)
+                self._of_server(server, folder, reader, pool, budget)
+                for server, folder, reader in zip(self._servers, self._folders, self._readers, strict=True)
             ]
             yield from heapq.merge(*streams, key=lambda event: event.t)
 
     def notes(self) -> list[str]:
         """What there is to say once all has been read."""
         said = []
-        rules = sorted({name for reader in self.readers for name in reader.rules})
+        rules = sorted({name for reader in self._readers for name in reader.rules})
         if rules:
             said.append(f"series with times of their own, left out: {_some(rules)}")
-        native = sorted({name for reader in self.readers for name in reader.native})
+        native = sorted({name for reader in self._readers for name in reader.native})
         if native:
             said.append(f"native histograms, which vtop cannot read: {_some(native)}")
         return said
 
-    def _of_server(self, server: Found, folder: ScrapeFolder, pool: ThreadPoolExecutor, budget: int) -> Iterator[Event]:
-        copy = server.copies[0]
-        reader = PageReader(copy)
-        self.readers.append(reader)
+    def _of_server(
+        self, server: Found, folder: ScrapeFolder, reader: PageReader, pool: ThreadPoolExecutor, budget: int
+    ) -> Iterator[Event]:
         interval_s = server.interval_s or 15.0
         begin_s, length_s = self._begin_s, max(interval_s * 4, budget * interval_s / _SERIES)
-        coming: Future[tuple[float, list[Series]] | None] = pool.submit(self._piece, copy, begin_s, length_s)
+        coming: Future[tuple[float, list[Series]] | None] = pool.submit(self._piece, reader, begin_s, length_s)
         while (piece := coming.result()) is not None:
             end_s, series = piece
             samples = sum(len(one.values) for one in series)
             if samples:
                 length_s = max(interval_s * 4, min(2 * length_s, length_s * budget / samples))
-            coming = pool.submit(self._piece, copy, end_s, length_s)
+            coming = pool.submit(self._piece, reader, end_s, length_s)
             # the first piece includes its first instant
             after_s = begin_s if begin_s > self._begin_s else begin_s - 1e-3
             for scraped in reader.pages(series, after_s):
                 yield from folder.events(scraped)
             begin_s = end_s
 
-    def _piece(self, copy: LabelSet, begin_s: float, length_s: float) -> tuple[float, list[Series]] | None:
+    def _piece(self, reader: PageReader, begin_s: float, length_s: float) -> tuple[float, list[Series]] | None:
         """The next piece of a server; None at the end."""
         if self._end_s - begin_s <= 1e-3:
             return None
-        selector = copy.selector(names_of(copy, core=self._core))
-        end_s, series = next(self._api.samples(selector, begin_s, self._end_s, length_s))
-        if not copy.with_up and (selector_of_up := copy.up_selector()) is not None:
-            series = [*series, *self._api.window(selector_of_up, end_s, end_s - begin_s)]
-        return end_s, series
+        return next(pieces(self._api, reader, begin_s, self._end_s, length_s))
+
+
+def pieces(
+    api: PrometheusApi, reader: PageReader, begin_s: float, end_s: float, length_s: float
+) -> Iterator[tuple[float, list[Series]]]:
+    """A server's samples after begin_s and up to end_s, its `up` included: (the end of a piece, its series)."""
+    of_up = reader.label_set.up_selector() if not reader.label_set.with_up else None
+    for until_s, series in api.samples(reader.selector, begin_s, end_s, length_s):
+        yield until_s, series if of_up is None else [*series, *api.window(of_up, until_s, until_s - begin_s)]
+        begin_s = until_s
 
 
 def about(servers: Sequence[Found], url: str) -> Note:

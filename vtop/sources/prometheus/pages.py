@@ -44,10 +44,15 @@ class PageReader:
     """Makes the pages of one label set, piece after piece; remembers what its series are called."""
 
     label_set: LabelSet
+    core: bool = False
     rules: set[str] = field(default_factory=set)  # series with times of their own, left out
     native: set[str] = field(default_factory=set)  # histograms that cannot be read
     _keys: dict[tuple[tuple[str, str], ...], SeriesKey | None] = field(default_factory=dict)
     _types: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def selector(self) -> str:
+        return self.label_set.selector(names_of(self.label_set, core=self.core))
 
     def pages(self, piece: Sequence[Series], after_s: float) -> Iterator[Scraped]:
         """The scrapes of a piece that are later than after_s, in order of time."""

@@ -1,4 +1,4 @@
-"""A session of what a Prometheus stored: who was scraped in a stretch of time, and all of it as lines of a recording."""
+"""A session of what a Prometheus stored: who was scraped in a stretch of time, and the lines of its recording."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Final
 import msgspec
 
 from vtop import __version__
-from vtop.access import Access
 from vtop.errors import VtopError
 from vtop.recording import End, Event, Note, Scrape, Start, Target
 from vtop.recording.events import FORMAT
@@ -17,6 +16,7 @@ from vtop.sources.address import target
 from vtop.sources.attach import struck_out
 from vtop.sources.prometheus.api import PrometheusApi
 from vtop.sources.prometheus.history import History, ScrapeFolder, about
+from vtop.sources.prometheus.pages import PageReader
 from vtop.sources.prometheus.who import Found, servers
 
 DEFAULT_PORT: Final = 9090
@@ -59,7 +59,9 @@ class Stored:
         self.folders = [
             ScrapeFolder(index, server, self.start.unix_s, asked.shape) for index, server in enumerate(self.servers)
         ]
+        self.readers = [PageReader(server.copies[0], core=asked.core) for server in self.servers]
         self.broken_off: str | None = None  # why not all of it was read
+        self.end_s = 0.0  # of the session, once its lines have been read
         self.warnings: list[str] = []  # of Prometheus, told at the end
 
     def notes(self) -> list[Note]:
@@ -70,7 +72,7 @@ class Stored:
         """The scrapes, in order of t, and what there is to say of them. Where Prometheus fails halfway, what was read
         stands, and `broken_off` says why."""
         asked = self.asked
-        read = History(self.api, self.servers, self.folders, asked.begin_s, asked.end_s, core=asked.core)
+        read = History(self.api, self.servers, self.folders, self.readers, (asked.begin_s, asked.end_s))
         t = 0.0
         late = True
         try:
@@ -87,6 +89,8 @@ class Stored:
             yield Note(t=t, source="recording", text=f"not read any further: {error}")
         for text in [*read.notes(), *self.warnings]:
             yield Note(t=t, source="server", text=text)
+        self.told += self.warnings
+        self.warnings.clear()
 
     def lines(self) -> Iterator[Event]:
         """All of a recording, from its start to its end; t never goes back."""
@@ -97,13 +101,8 @@ class Stored:
         for event in self.history():
             t = max(t, event.t)
             yield event if event.t == t else msgspec.structs.replace(event, t=t)
-        whole_s = self.asked.end_s - self.start.unix_s
-        yield End(t=max(t, round(whole_s, 3)), reason="broken off" if self.broken_off else "read to --to")
-
-
-def opened(text: str, access: Access, *, target_of: Target | None = None) -> PrometheusApi:
-    """The API below a URL as people type or copy it. Raises VtopError."""
-    return PrometheusApi(target_of or prometheus_target(text), access)
+        self.end_s = t if self.broken_off else max(t, round(self.asked.end_s - self.start.unix_s, 3))
+        yield End(t=self.end_s, reason="broken off" if self.broken_off else "read to --to")
 
 
 def prometheus_target(text: str) -> Target:

@@ -254,7 +254,8 @@ def _same(found: Sequence[LabelSet], probes: Mapping[Labels, _Probe]) -> list[li
         for cluster in clusters:
             other = probes.get(cluster[0].labels)
             alike = cluster[0].models == one.models and cluster[0].kind is one.kind
-            if alike and own is not None and other is not None and _one_process(own, other):
+            near = _one_address(one, cluster[0])
+            if alike and own is not None and other is not None and _one_process(own, other, one_address=near):
                 cluster.append(one)
                 break
         else:
@@ -262,9 +263,14 @@ def _same(found: Sequence[LabelSet], probes: Mapping[Labels, _Probe]) -> list[li
     return clusters
 
 
-def _one_process(first: _Probe, other: _Probe) -> bool:
-    """Whether two label sets hold the counters of one process: they grow, and as one."""
-    if first.start and other.start and first.start.isdisjoint(other.start):
+def _one_address(first: LabelSet, other: LabelSet) -> bool:
+    return dict(first.labels).get("instance") == dict(other.labels).get("instance")
+
+
+def _one_process(first: _Probe, other: _Probe, *, one_address: bool) -> bool:
+    """Whether two label sets hold the counters of one process: they grow, and as one. Of two addresses only where the
+    start of the process is stored and the same."""
+    if ((first.start and other.start) or not one_address) and first.start.isdisjoint(other.start):
         return False
     shared = first.counters.keys() & other.counters.keys()
     grew = False
