@@ -149,7 +149,7 @@ prometheus_options = together(
     click.option("--from", "from_at", type=InstantParam(), help="-6h, 2026-03-01T02:00. [now, with 5 min before]"),
     click.option("--to", "to_at", type=InstantParam(), help="[now, and on]"),
     click.option("--by", metavar="LABELS", help="Labels that alone tell servers apart: instance or pod,port. [all]"),
-    click.option("--core", is_flag=True, help="Of each server only what the screen is made of: 60 % fewer samples."),
+    click.option("--core", is_flag=True, help="Only what vtop reads, buckets of five latencies: half the samples."),
 )
 
 look_options = together(

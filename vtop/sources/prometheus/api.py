@@ -32,11 +32,25 @@ _EXACT: Final = {"partial_response": "false", "max_source_resolution": "0s"}
 
 
 class Series(msgspec.Struct):
-    """The samples of one series: (Unix time in s, value as text)."""
+    """The samples of one series, as they came: [[Unix time in s, "value"],…]."""
 
     metric: dict[str, str]
-    values: list[tuple[float, str]] = []
-    histograms: list[Any] = []  # a native histogram has these in place of values
+    values: msgspec.Raw = msgspec.Raw(b"[]")
+    histograms: msgspec.Raw = msgspec.Raw(b"[]")  # a native histogram has these in place of values
+
+    def columns(self) -> tuple[list[float], list[float]]:
+        """Times and values. Numbers and text that holds no comma: taken apart so, it costs a quarter of JSON's objects.
+        Raises ValueError."""
+        words = bytes(self.values).translate(None, b'[]" \n').split(b",")
+        if words == [b""]:
+            return [], []
+        if len(words) % 2:
+            raise ValueError("samples are pairs")
+        return list(map(float, words[::2])), list(map(float, words[1::2]))
+
+    @property
+    def is_native(self) -> bool:
+        return len(self.histograms) > 2 >= len(self.values)
 
 
 class _Matrix(msgspec.Struct):

@@ -126,7 +126,7 @@ class _Followed:
         begin_s, before_s = self._seen_s, self._folder.last_s
         for _, series in pieces(stored.api, self._reader, begin_s, now_s, max(_PIECE_S, 4 * self._interval_s)):
             for scraped in self._whole(list(self._reader.pages(series, begin_s)), now_s):
-                yield from self._folder.events(scraped)
+                yield from self._folder.events(scraped, self._reader.types)
                 self._seen_s = scraped.unix_s
         new = self._folder.last_s > before_s
         again_s = max(SOONEST_S, self._interval_s / 4)
@@ -135,9 +135,9 @@ class _Followed:
     def _whole(self, pages: list[Scraped], now_s: float) -> list[Scraped]:
         """Without the newest page, where it is young and lacks what the page before had: more of it may come."""
         for place, scraped in enumerate(pages):
-            if scraped.page is None:
+            if not scraped.series:
                 continue
-            count = len(scraped.page.samples)
+            count = len(scraped.series)
             if place == len(pages) - 1 and count < self._series and now_s - scraped.unix_s < YOUNG_S:
                 return pages[:-1]
             self._series = count

@@ -19,6 +19,7 @@ from vtop.sources.prometheus.api import PrometheusApi, Series
 from vtop.sources.prometheus.pages import PageReader, Scraped
 from vtop.sources.prometheus.who import Found
 
+SAMPLE_BYTES = 25
 SAMPLES_AT_ONCE = 640_000  # of all servers together
 SAMPLES_A_PIECE = (8_000, 120_000)  # of one server: the fewest and the most
 _SERIES = 500  # of a server, until the first piece has told
@@ -40,7 +41,7 @@ class ScrapeFolder:
         self._folder = Folder(lambda _: kind.series)
         self._told = False
 
-    def events(self, scraped: Scraped) -> Iterator[Event]:
+    def events(self, scraped: Scraped, types: Mapping[str, str]) -> Iterator[Event]:
         """What a scrape brings; t is when it was over."""
         if scraped.unix_s <= self.last_s:
             return
@@ -52,14 +53,14 @@ class ScrapeFolder:
         if not self._told:
             self._told = True
             yield msgspec.structs.replace(self._identity(), t=t)
-        if scraped.page is None:
+        if not scraped.series:
             self._folder.forget()
             detail = "Prometheus could not scrape it (up was 0); why is not stored"
             yield Outage(t=t, server=self._index, at_s=at_s, took_s=took_s, reason="scrape_failed", detail=detail)
             return
         if self._server.interval_s is None or gap_s > GAP_INTERVALS * self._server.interval_s:
             self._folder.forget()
-        scrape = self._folder.fold(scraped.page, server=self._index, at_s=at_s, took_s=took_s, bytes=None, health=None)
+        scrape = self._folder.fold(scraped.series, scraped.numbers, types, server=self._index, at_s=at_s, took_s=took_s)
         yield msgspec.structs.replace(scrape, t=t)
 
     def _identity(self) -> Identity:
@@ -116,14 +117,14 @@ class History:
         coming: Future[tuple[float, list[Series]] | None] = pool.submit(self._piece, reader, begin_s, length_s)
         while (piece := coming.result()) is not None:
             end_s, series = piece
-            samples = sum(len(one.values) for one in series)
+            samples = sum(len(one.values) for one in series) // SAMPLE_BYTES
             if samples:
                 length_s = max(interval_s * 4, min(2 * length_s, length_s * budget / samples))
             coming = pool.submit(self._piece, reader, end_s, length_s)
             # the first piece includes its first instant
             after_s = begin_s if begin_s > self._begin_s else begin_s - 1e-3
             for scraped in reader.pages(series, after_s):
-                yield from folder.events(scraped)
+                yield from folder.events(scraped, reader.types)
             begin_s = end_s
 
     def _piece(self, reader: PageReader, begin_s: float, length_s: float) -> tuple[float, list[Series]] | None:

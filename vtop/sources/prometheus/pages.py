@@ -5,31 +5,32 @@ A sample whose time is no scrape's is a recording rule's, or another writer's, a
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from vtop.metrics.exposition import Page, SeriesKey
+from vtop.metrics.exposition import SeriesKey
 from vtop.metrics.quantity import Quantity, SeriesKind
-from vtop.session.history.server import PERCENTILES
 from vtop.sources.prometheus.api import Series
 from vtop.sources.prometheus.who import LabelSet, own_labels
 
 UP: Final = "up"
 TOOK: Final = "scrape_duration_seconds"
 _SHARE: Final = 0.25  # of the series, without `up`: so many at one time are a page
-_WITH_BUCKETS: Final = PERCENTILES | {Quantity.ITERATION_TOKENS}
+_WITH_BUCKETS: Final = frozenset({Quantity.TTFT, Quantity.ITL, Quantity.TPOT, Quantity.E2E, Quantity.QUEUE})
 _SUFFIXES: Final = ("_bucket", "_sum", "_count")
 _TYPES: Final = {SeriesKind.COUNTER: "counter", SeriesKind.HISTOGRAM: "histogram"}
 
 
 @dataclass(frozen=True, slots=True)
 class Scraped:
-    """One scrape: page None where it failed. unix_s: when it began; took_s None where that is not stored."""
+    """One scrape: without series where it failed. unix_s: when it began; took_s None where that is not stored."""
 
     unix_s: float
     took_s: float | None
-    page: Page | None
+    series: tuple[SeriesKey, ...] = ()
+    numbers: Sequence[float] = ()
 
 
 @dataclass(slots=True)
@@ -48,7 +49,7 @@ class PageReader:
     rules: set[str] = field(default_factory=set)  # series with times of their own, left out
     native: set[str] = field(default_factory=set)  # histograms that cannot be read
     _keys: dict[tuple[tuple[str, str], ...], SeriesKey | None] = field(default_factory=dict)
-    _types: dict[str, str] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
 
     @property
     def selector(self) -> str:
@@ -64,11 +65,11 @@ class PageReader:
         rows = iter(self._rows(columns, present))
         for at in times:
             if up.get(at, 1.0) == 0.0:
-                yield Scraped(at, took.get(at), None)
+                yield Scraped(at, took.get(at))
             else:
-                samples = next(rows)
-                if samples:
-                    yield Scraped(at, took.get(at), Page(samples, self._types, 0, ""))
+                series, numbers = next(rows)
+                if series:
+                    yield Scraped(at, took.get(at), series, numbers)
 
     def _times(self, columns: Sequence[_Column], up: dict[float, float]) -> list[float]:
         """When it was scraped."""
@@ -81,8 +82,10 @@ class PageReader:
         enough = max(counts.values(), default=0) * _SHARE
         return sorted(at for at, count in counts.items() if count >= enough)
 
-    def _rows(self, columns: Sequence[_Column], times: list[float]) -> Iterator[tuple[tuple[SeriesKey, float], ...]]:
-        """The samples at each time. The same series give the same keys, object for object."""
+    def _rows(
+        self, columns: Sequence[_Column], times: list[float]
+    ) -> Iterator[tuple[tuple[SeriesKey, ...], Sequence[float]]]:
+        """The series at each time, and their numbers."""
         wanted = set(times)
         whole: list[_Column] = []
         partial: list[tuple[int, dict[float, float]]] = []
@@ -101,18 +104,19 @@ class PageReader:
         keys = tuple(column.key for column in kept)
         if not partial:
             for row in zip(*(column.values for column in whole), strict=True):
-                yield tuple(zip(keys, row, strict=True))
+                yield keys, row
             return
         gaps = dict(partial)
         for place, time in enumerate(times):
             found = [
                 gaps[number].get(time) if number in gaps else column.values[place] for number, column in enumerate(kept)
             ]
-            yield tuple((key, value) for key, value in zip(keys, found, strict=True) if value is not None)
+            there = [(key, value) for key, value in zip(keys, found, strict=True) if value is not None]
+            yield tuple([key for key, _ in there]), [value for _, value in there]
 
     def _column(self, series: Series, after_s: float) -> _Column | None:
         name = series.metric["__name__"]
-        if series.histograms and not series.values:
+        if series.is_native:
             self.native.add(name)
             return None
         if name in (UP, TOOK):
@@ -123,10 +127,11 @@ class PageReader:
         key = self._keys[labels]
         if key is None:
             return None
-        values = series.values
-        if values and values[0][0] <= after_s:
-            values = [one for one in values if one[0] > after_s]
-        return _Column(key, [at for at, _ in values], [float(value) for _, value in values]) if values else None
+        times, values = series.columns()
+        if times and times[0] <= after_s:
+            first = bisect_right(times, after_s)
+            times, values = times[first:], values[first:]
+        return _Column(key, times, values) if times else None
 
     def _key(self, metric: dict[str, str]) -> SeriesKey | None:
         """What the server's own page calls it; None for what is not recorded."""
@@ -136,7 +141,7 @@ class PageReader:
             name = names.prefixes[0] + name.removeprefix(prefix)
         if not names.recorded(name):
             return None
-        self._types |= self._type_of(name)
+        self.types |= self._type_of(name)
         where, own = dict(self.label_set.labels), own_labels(self.label_set.kind, metric)
         kept = [
             (own.get(label, label), value)
@@ -157,8 +162,8 @@ class PageReader:
 
 
 def names_of(label_set: LabelSet, *, core: bool) -> str:
-    """A regular expression of the names to ask for: all that is recorded of a page, or only what the screen is made of
-    (histograms that are asked for no percentile without their buckets). With `up`, where that has the same labels."""
+    """A regular expression of the names to ask for: all that is recorded of a page, or only what vtop reads of it, with
+    buckets of the five latencies alone. With `up`, where that has the same labels."""
     names = label_set.kind.series
     foreign = [f"{name}(_total|_bucket|_sum|_count)?" for name in names.foreign]
     about = [UP, TOOK] if label_set.with_up else []
@@ -181,4 +186,5 @@ def _escaped(text: str) -> str:
 
 
 def _by_time(piece: Sequence[Series], name: str) -> dict[float, float]:
-    return {at: float(value) for series in piece if series.metric["__name__"] == name for at, value in series.values}
+    own = [series.columns() for series in piece if series.metric["__name__"] == name]
+    return {at: value for times, values in own for at, value in zip(times, values, strict=True)}

@@ -219,19 +219,20 @@ def _probe(
     for _, piece in api.samples(_selector(asked, (), given=among), *stretch):
         for series in piece:
             name, row = series.metric["__name__"], series.metric
+            times, values = series.columns()
             own = own_labels(one.kind, row)
             key = tuple(sorted((k, v) for k, v in row.items() if k != "__name__" and k not in own))
             if key not in found:
                 continue
             probe = probes.setdefault(key, _Probe())
             if name == start:
-                probe.start.update(float(value) for _, value in series.values)
+                probe.start.update(values)
             elif name == mark:
-                probe.times += [at for at, _ in series.values]
+                probe.times += times
             else:
                 engine = tuple(sorted((own[k], v) for k, v in row.items() if k in own))
                 counts = probe.counters.setdefault((name, engine), [])
-                counts += [(at, float(value)) for at, value in series.values]
+                counts += zip(times, values, strict=True)
 
 
 def _last_seen(api: PrometheusApi, missing: Sequence[LabelSet], begin_s: float, end_s: float) -> list[float]:
@@ -241,7 +242,7 @@ def _last_seen(api: PrometheusApi, missing: Sequence[LabelSet], begin_s: float, 
     for one in missing:
         query = f"count({one.selector(re.escape(one.prefix + (one.kind.series.bare(_MARK) or '')))})"
         rows = api.presence(query, begin_s, end_s, step_s)
-        instants |= {at for row in rows for at, _ in row.values[-1:]}
+        instants |= {at for row in rows for at in row.columns()[0][-1:]}
         if len(instants) >= MOST_PROBES:
             break
     return sorted(instants, reverse=True)
