@@ -101,6 +101,7 @@ class PrometheusApi:
         self._wait = wait or threading.Event().wait
         self._warn = warn
         self._warned: set[str] = set()
+        self._longest_s = math.inf  # of a window that it has not refused
         self.halved: list[str] = []  # why a window was halved, the first of each kind
         if route.trouble is not None:
             self._tell(route.trouble)
@@ -137,7 +138,7 @@ class PrometheusApi:
         takes pieces drops what is not later than the piece before.
         """
         while end_s - begin_s > 1e-3:
-            length_s = min(length_s, end_s - begin_s)
+            length_s = min(length_s, self._longest_s, end_s - begin_s)
             piece_s = begin_s + length_s
             try:
                 found = self.window(selector, piece_s, length_s)
@@ -147,7 +148,7 @@ class PrometheusApi:
                         f"{self.url}: it refuses even {length_s:.0f} s of {selector[:80]}: {error}; see --match, --core"
                     ) from None
                 self._note_halved(str(error))
-                length_s /= 2
+                self._longest_s = length_s / 2  # from now on
                 continue
             yield piece_s, found
             begin_s = piece_s

@@ -85,7 +85,7 @@ class History:
         self._servers = servers
         self._folders = folders
         self._readers = readers
-        self._begin_s, self._end_s = stretch
+        self._begin_s, self._end_s = stretch[0] - 1e-3, stretch[1]  # both ends included
 
     def events(self) -> Iterator[Event]:
         """In order of t. Raises VtopError where Prometheus cannot be asked."""
@@ -119,11 +119,9 @@ class History:
             end_s, series = piece
             samples = sum(len(one.values) for one in series) // SAMPLE_BYTES
             if samples:
-                length_s = max(interval_s * 4, min(2 * length_s, length_s * budget / samples))
+                length_s = max(interval_s * 4, min(2 * length_s, (end_s - begin_s) * budget / samples))
             coming = pool.submit(self._piece, reader, end_s, length_s)
-            # the first piece includes its first instant
-            after_s = begin_s if begin_s > self._begin_s else begin_s - 1e-3
-            for scraped in reader.pages(series, after_s):
+            for scraped in reader.pages(series, begin_s):
                 yield from folder.events(scraped, reader.types)
             begin_s = end_s
 
