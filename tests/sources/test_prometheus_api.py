@@ -168,5 +168,12 @@ def test_a_small_answer_that_unpacks_to_a_huge_one_is_not_held(monkeypatch: pyte
             api.clock_s()
 
 
+@pytest.mark.parametrize("result", [[1796.5, "1796.5"], [{"metric": {}, "value": [1796.5, "1766.5"]}]])
+def test_its_clock_is_that_of_the_answer(result: object) -> None:
+    said = {"status": "success", "data": {"resultType": "scalar", "result": result}}
+    with prometheus(lambda *_: (200, said, {})) as (api, _):
+        assert api.clock_s() == 1796.5
+
+
 def test_a_value_is_quoted_as_promql_has_it() -> None:
     assert quoted('a"b\\c\n') == '"a\\"b\\\\c\\n"'

@@ -107,10 +107,11 @@ class PrometheusApi:
             self._tell(route.trouble)
 
     def clock_s(self) -> float:
-        """Its own Unix time."""
+        """Its own Unix time: of the answer, whose value VictoriaMetrics sets back by its -search.latencyOffset."""
         answer = self._decoded(_any, self._asked(QUERY, {"query": "time()"}))
         try:
-            return float(answer.data["result"][1])
+            result = answer.data["result"]
+            return float(result[0]["value"][0] if isinstance(result[0], dict) else result[0])
         except (TypeError, LookupError, ValueError):
             raise self._odd(QUERY) from None
 

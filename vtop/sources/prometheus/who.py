@@ -26,6 +26,7 @@ PROBE_S: Final = 300.0  # of samples, by which duplicates and the interval are t
 STEPS: Final = 120  # in which it is looked up who was there when
 SHORTEST_STEP_S: Final = 15.0
 MOST_PROBES: Final = 20  # instants; beyond them nobody was there together
+_OFF: Final = 0.15  # of a whole second or more: still that interval
 _MARK: Final = Quantity.RUNNING  # its series names a server
 _COUNTERS: Final = (Quantity.PROMPT_TOKENS, Quantity.GENERATION_TOKENS, Quantity.PROCESS_CPU)
 _NAMES: Final = ("instance", "pod", "exported_pod", "host", "job")  # by what a server is called, the first there is
@@ -362,7 +363,8 @@ def _interval_s(probe: _Probe | None) -> float | None:
     if not apart:
         return None
     usual_s = median(apart)
-    return round(usual_s) if usual_s >= 1 and abs(usual_s - round(usual_s)) < 0.1 else round(usual_s, 3)
+    whole_s = round(usual_s)  # as people set it; a few scrapes of a busy machine are off it
+    return float(whole_s) if whole_s and abs(usual_s - whole_s) < _OFF * whole_s else round(usual_s, 3)
 
 
 def _tell(told: list[str], text: str) -> None:
