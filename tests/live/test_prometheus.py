@@ -134,15 +134,8 @@ def test_what_it_stored_is_what_vtop_scraped_itself(name: str, tmp_path: Path, m
         for recorder in recorders:
             recorder.send_signal(signal.SIGTERM)
         assert [recorder.wait(60) for recorder in recorders] == [0, 0]
-        vtop(
-            "record",
-            "--prometheus",
-            prometheus,
-            "--from",
-            f"-{time.monotonic() - began_s + AROUND_S:.0f}s",
-            "-o",
-            stored,
-        )
+        since = f"-{time.monotonic() - began_s + AROUND_S:.0f}s"
+        vtop("record", "--prometheus", prometheus, "--from", since, "-o", stored)
     mine, its, live = history(own), history(stored), history(followed)
     assert its.interval_s == live.interval_s == 1.0
     for quantity in COUNTERS:  # idle before and after the load: both ends are the same
