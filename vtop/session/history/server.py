@@ -21,6 +21,7 @@ from vtop.server_kinds.kind import ServerKind
 from vtop.session.history.quantities import Cell, HistogramCell, HistogramGroup, SeriesGroup, fell_a_little
 from vtop.session.history.tracks import FactTrack, HistogramTrack, Track
 
+FINE_S = 5.0  # from one scrape to the next; further apart they do not show what happens within seconds
 PROCESS_START = "process_start_time_seconds"
 FIRST_DATE_S = 1e9  # 2001: an earlier date is none
 CLOCKS_APART_S = 120.0  # the server's and vtop's, at most
@@ -192,6 +193,12 @@ class ServerHistory:
         for group in touched:
             group.close(index)
         return stepped
+
+    @property
+    def fine(self) -> bool:
+        """Whether its scrapes lie close enough to tell what happens within seconds: what KV use and running were before
+        a preemption, how fast the pool fills, which stretches only decoded."""
+        return self.interval_s <= FINE_S
 
     def _another(self, scrape: Scrape, at_s: float) -> Change | None:
         """Whether another process answers that has been running all along: it did not begin since the scrape before."""

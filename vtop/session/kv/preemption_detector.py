@@ -212,8 +212,9 @@ class PreemptionDetector:
     def _event(self, step: PreemptionStep) -> PreemptionEvent:
         """From the tracks up to the step's scrape."""
         engine, scrape = step.engine, step.scrape
-        kv = self._pair(Quantity.KV_USED, engine, scrape)
-        running, waiting = self._pair(Quantity.RUNNING, engine, scrape), self._pair(Quantity.WAITING, engine, scrape)
+        around = (Quantity.KV_USED, Quantity.RUNNING, Quantity.WAITING)
+        near = self._server.fine  # else the scrapes on both sides are not about this preemption
+        kv, running, waiting = [self._pair(one, engine, scrape) if near else (None, None) for one in around]
         freed = kv[0] - kv[1] if kv[0] is not None and kv[1] is not None else 0.0
         alone = step.dated_by == GAUGES and freed > 0 and not self._ended(engine, scrape)
         return PreemptionEvent(
