@@ -197,7 +197,7 @@ class PreemptionDetector:
         """KV use on the scrape before a step; NaN where it is not known."""
         if step.trigger is None:
             track = self._server.engine_tracks(Quantity.KV_USED).get(step.engine)
-            before = track.at(step.scrape - 1) if track is not None else None
+            before = track.at(step.scrape - 1) if track is not None and self._server.fine else None
             step.trigger = before if before is not None else math.nan
         return step.trigger
 
@@ -235,12 +235,15 @@ class PreemptionDetector:
     def _each_held(self, step: PreemptionStep) -> float:
         if step.held is None:
             event, tokens = self.event(step), self._pool_tokens(step.scrape)
+            used, running = (
+                self._pair(one, step.engine, step.scrape)[0] for one in (Quantity.KV_USED, Quantity.RUNNING)
+            )
             if event.freed_tokens is not None:
                 step.held = event.freed_tokens / step.count
-            elif tokens is None or event.kv_before_ratio is None or not event.running_before:
+            elif tokens is None or used is None or not running:
                 step.held = math.nan
             else:
-                step.held = event.kv_before_ratio * tokens / event.running_before
+                step.held = used * tokens / running
         return step.held
 
     def _freed(self, engine: str, scrape: int, freed_ratio: float) -> float | None:
