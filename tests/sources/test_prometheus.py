@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TypeVar
 
 import msgspec
@@ -252,6 +253,19 @@ def test_a_pair_of_prometheus_stores_each_server_twice_and_it_is_read_once() -> 
     assert len(of(Scrape, lines)) == 20
 
 
+def test_where_one_copy_has_a_hole_the_other_is_read_and_they_are_never_mixed() -> None:
+    mine = [BEGAN + n for n in range(100, 130) if not 108 <= n < 118]
+    its = [BEGAN + n + 0.4 for n in range(100, 130)]
+    rows = page({"job": "v", "instance": "x:1", "replica": "a"}, at=mine)
+    rows += page({"job": "v", "instance": "x:1", "replica": "b"}, at=its)
+    stored, lines = read(rows, piece_s=10.0)
+    assert len(stored.start.servers) == 1
+    at = [round(scrape.at_s, 3) for scrape in of(Scrape, lines)]
+    assert len(at) == pytest.approx(30, abs=1)
+    assert max(b - a for a, b in pairwise(at)) < 2.0
+    assert session_of(stored, lines).frame(29.5).servers[0].restarts == 0
+
+
 def test_two_servers_that_began_together_are_two() -> None:
     names, _ = named(page({"job": "v", "instance": "x:1"}) + page({"job": "v", "instance": "x:2"}, by=900.0))
     assert names == ["x:1", "x:2"]
@@ -353,7 +367,7 @@ def test_new_scrapes_come_once_and_half_of_one_is_waited_for() -> None:
     store = Store(page(where, at=[BEGAN + n for n in range(100, 104)]))
     stored = Stored(store, Asked(BEGAN + 99, BEGAN + 103.5))
     assert len(of(Scrape, list(stored.lines()))) == 4
-    followed = _Followed(stored.folders[0], stored.readers[0], 1.0, BEGAN + 103.5)
+    followed = _Followed(stored.folders[0], stored.copies[0], BEGAN + 103.5)
     assert list(followed.events(stored, BEGAN + 103.9)) == []
     assert followed.due_s == pytest.approx(BEGAN + 104.15)
     whole = page(where, at=[BEGAN + n for n in range(100, 106)])

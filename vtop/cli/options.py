@@ -149,6 +149,7 @@ prometheus_options = together(
     click.option("--from", "from_at", type=InstantParam(), help="-6h, 2026-03-01T02:00. [now, with 5 min before]"),
     click.option("--to", "to_at", type=InstantParam(), help="[now, and on]"),
     click.option("--by", metavar="LABELS", help="Labels that alone tell servers apart: instance or pod,port. [all]"),
+    click.option("--gpu-match", metavar="LABEL=LABEL", help="A server's label and the DCGM exporter's: node=Hostname."),
     click.option("--core", is_flag=True, help="Only what vtop reads, buckets of five latencies: half the samples."),
 )
 

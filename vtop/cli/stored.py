@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from vtop.sources.prometheus.stored import Stored
 
 BEFORE_S = 300.0  # that a live screen begins with
-_ONLY_WITH = {"match": "--match", "from_at": "--from", "to_at": "--to", "by": "--by", "core": "--core"}
+_ONLY_WITH = {
+    "match": "--match",
+    "from_at": "--from",
+    "to_at": "--to",
+    "by": "--by",
+    "core": "--core",
+    "gpu_match": "--gpu-match",
+}
 
 
 def is_asked(asked: dict[str, Any]) -> bool:
@@ -67,6 +74,7 @@ def _opened(asked: dict[str, Any]) -> tuple[Stored, Access]:
     from vtop.sources.access import access_of
     from vtop.sources.address import credentials
     from vtop.sources.prometheus.api import PrometheusApi
+    from vtop.sources.prometheus.dcgm import rule_of
     from vtop.sources.prometheus.stored import Asked, Stored, prometheus_target
 
     text = asked["prometheus"]
@@ -88,7 +96,16 @@ def _opened(asked: dict[str, Any]) -> tuple[Stored, Access]:
     if begin_s >= now_s:
         raise VtopError("--from lies in the future of Prometheus' clock")
     by = tuple(label.strip() for label in (asked["by"] or "").split(",") if label.strip())
-    stretch = Asked(begin_s, end_s, tuple(asked["match"]), by, asked["core"], given_shape(asked.get("model_config")))
+    stretch = Asked(
+        begin_s,
+        end_s,
+        match=tuple(asked["match"]),
+        by=by,
+        core=asked["core"],
+        gpus=not asked["no_gpu"],
+        gpu_rule=rule_of(asked["gpu_match"]),
+        shape=given_shape(asked.get("model_config")),
+    )
     found = Stored(api, stretch, argv=[word.encode("utf-8", "replace").decode() for word in sys.argv[1:]])
     found.warnings = warnings
     return found, access

@@ -12,8 +12,9 @@ from typing import Final
 from vtop.errors import VtopError
 from vtop.recording import LiveRecording, Note
 from vtop.recording.events import Event
-from vtop.sources.prometheus.history import ScrapeFolder, pieces
-from vtop.sources.prometheus.pages import PageReader, Scraped
+from vtop.sources.prometheus.dcgm import GpuReader
+from vtop.sources.prometheus.history import ScrapeFolder, ServerCopies, pieces
+from vtop.sources.prometheus.pages import Scraped
 from vtop.sources.prometheus.stored import Stored
 
 LATE_S: Final = 0.3  # after a scrape began it is looked for
@@ -60,12 +61,13 @@ class PrometheusAttachment:
 
     def _run(self) -> None:
         self._read_history()
-        servers = [
-            _Followed(folder, reader, server.interval_s or self.stored.start.interval_s, self.stored.asked.end_s)
-            for folder, reader, server in zip(
-                self.stored.folders, self.stored.readers, self.stored.servers, strict=True
-            )
+        begin_s, usual_s = self.stored.asked.end_s, self.stored.start.interval_s
+        servers: list[_Followed | _FollowedGpus] = [
+            _Followed(folder, copies, begin_s)
+            for folder, copies in zip(self.stored.folders, self.stored.copies, strict=True)
         ]
+        if self.stored.gpus is not None:
+            servers.append(_FollowedGpus(self.stored.gpus, usual_s, begin_s))
         while not self._stopped.is_set():
             due = min(servers, key=lambda one: one.due_s)
             if self._stopped.wait(max(0.0, due.due_s - self._unix_s())):
@@ -113,10 +115,10 @@ class PrometheusAttachment:
 class _Followed:
     """One server's newest scrapes. due_s: Unix time of the next look."""
 
-    def __init__(self, folder: ScrapeFolder, reader: PageReader, interval_s: float, begin_s: float) -> None:
+    def __init__(self, folder: ScrapeFolder, copies: ServerCopies, begin_s: float) -> None:
         self._folder = folder
-        self._reader = reader
-        self._interval_s = interval_s
+        self._copies = copies
+        self._interval_s = interval_s = copies.interval_s
         self._seen_s = max(folder.last_s, begin_s - interval_s)  # up to here everything has been seen
         self._series = 0  # of the latest page
         self.due_s = self._seen_s + interval_s + LATE_S
@@ -124,9 +126,9 @@ class _Followed:
     def events(self, stored: Stored, now_s: float) -> Iterator[Event]:
         """What is new. Raises VtopError."""
         begin_s, before_s = self._seen_s, self._folder.last_s
-        for _, series in pieces(stored.api, self._reader, begin_s, now_s, max(_PIECE_S, 4 * self._interval_s)):
-            for scraped in self._whole(list(self._reader.pages(series, begin_s)), now_s):
-                yield from self._folder.events(scraped, self._reader.types)
+        for piece in pieces(stored.api, self._copies, begin_s, now_s, max(_PIECE_S, 4 * self._interval_s)):
+            for scraped in self._whole(list(piece.reader.pages(piece.series, begin_s)), now_s):
+                yield from self._folder.events(scraped, piece.reader.types)
                 self._seen_s = scraped.unix_s
         new = self._folder.last_s > before_s
         again_s = max(SOONEST_S, self._interval_s / 4)
@@ -142,3 +144,20 @@ class _Followed:
                 return pages[:-1]
             self._series = count
         return pages
+
+
+class _FollowedGpus:
+    """The newest readings of all joined GPUs. due_s: Unix time of the next look."""
+
+    def __init__(self, reader: GpuReader, interval_s: float, begin_s: float) -> None:
+        self._reader = reader
+        self._interval_s = interval_s
+        self._seen_s = begin_s
+        self.due_s = begin_s + interval_s
+
+    def events(self, stored: Stored, now_s: float) -> Iterator[Event]:
+        """What is new: the latest two intervals are asked for again, as exporters have times of their own."""
+        begin_s = self._seen_s - 2 * self._interval_s
+        for _, series in stored.api.samples(self._reader.selector, begin_s, now_s, _PIECE_S):
+            yield from self._reader.events(series)
+        self._seen_s, self.due_s = now_s, now_s + self._interval_s

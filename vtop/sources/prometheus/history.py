@@ -10,19 +10,23 @@ import heapq
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
 
 import msgspec
 
 from vtop.metrics.page import Folder
 from vtop.recording import GAP_INTERVALS, Event, Identity, Note, Outage
 from vtop.sources.prometheus.api import PrometheusApi, Series
-from vtop.sources.prometheus.pages import PageReader, Scraped
+from vtop.sources.prometheus.dcgm import GpuReader
+from vtop.sources.prometheus.pages import TOOK, UP, PageReader, Scraped
 from vtop.sources.prometheus.who import Found
 
 SAMPLE_BYTES = 25
 SAMPLES_AT_ONCE = 640_000  # of all servers together
 SAMPLES_A_PIECE = (8_000, 120_000)  # of one server: the fewest and the most
 _SERIES = 500  # of a server, until the first piece has told
+GPU_PIECE_S = 600.0
 _AT_ONCE = 2  # questions
 NOT_STORED = "read from Prometheus, which does not store version, flags and max_model_len"
 
@@ -70,6 +74,33 @@ class ScrapeFolder:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ServerCopies:
+    """A reader for each copy of a server, the preferred one first."""
+
+    readers: tuple[PageReader, ...]
+    interval_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Samples of one copy up to end_s (Unix time)."""
+
+    end_s: float
+    reader: PageReader
+    series: Sequence[Series]
+
+    @property
+    def times(self) -> list[float]:
+        """Of its good scrapes: those of its longest series. Failed ones have an `up` alone."""
+        own = [one for one in self.series if one.metric["__name__"] not in (UP, TOOK)]
+        return max(own, key=lambda one: len(one.values)).columns()[0] if own else []
+
+    def hole_s(self, begin_s: float) -> float:
+        """The longest time without a good scrape since begin_s."""
+        return max(b - a for a, b in pairwise([begin_s, *self.times, self.end_s]))
+
+
 class History:
     """The stretch from begin_s to end_s (Unix time) of all servers."""
 
@@ -78,13 +109,16 @@ class History:
         api: PrometheusApi,
         servers: Sequence[Found],
         folders: Sequence[ScrapeFolder],
-        readers: Sequence[PageReader],
+        copies: Sequence[ServerCopies],
         stretch: tuple[float, float],
+        *,
+        gpus: GpuReader | None = None,
     ) -> None:
         self._api = api
         self._servers = servers
         self._folders = folders
-        self._readers = readers
+        self._copies = copies
+        self._gpus = gpus
         self._begin_s, self._end_s = stretch[0] - 1e-3, stretch[1]  # both ends included
 
     def events(self) -> Iterator[Event]:
@@ -92,54 +126,73 @@ class History:
         least, most = SAMPLES_A_PIECE
         budget = max(least, min(most, SAMPLES_AT_ONCE // max(1, len(self._servers))))
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="vtop prometheus") as pool:
-            streams = [
-                self._of_server(server, folder, reader, pool, budget)
-                for server, folder, reader in zip(self._servers, self._folders, self._readers, strict=True)
+            streams: list[Iterator[Event]] = [
+                self._of_server(folder, copies, pool, budget)
+                for folder, copies in zip(self._folders, self._copies, strict=True)
             ]
+            if self._gpus is not None:
+                streams.append(self._of_gpus(self._gpus))
             yield from heapq.merge(*streams, key=lambda event: event.t)
+
+    def _of_gpus(self, reader: GpuReader) -> Iterator[Event]:
+        for _, series in self._api.samples(reader.selector, self._begin_s, self._end_s, GPU_PIECE_S):
+            yield from reader.events(series)
 
     def notes(self) -> list[str]:
         """What there is to say once all has been read."""
         said = []
-        rules = sorted({name for reader in self._readers for name in reader.rules})
+        readers = [reader for copies in self._copies for reader in copies.readers]
+        rules = sorted({name for reader in readers for name in reader.rules})
         if rules:
             said.append(f"series with times of their own, left out: {_some(rules)}")
-        native = sorted({name for reader in self._readers for name in reader.native})
+        native = sorted({name for reader in readers for name in reader.native})
         if native:
             said.append(f"native histograms, which vtop cannot read: {_some(native)}")
         return said
 
     def _of_server(
-        self, server: Found, folder: ScrapeFolder, reader: PageReader, pool: ThreadPoolExecutor, budget: int
+        self, folder: ScrapeFolder, copies: ServerCopies, pool: ThreadPoolExecutor, budget: int
     ) -> Iterator[Event]:
-        interval_s = server.interval_s or 15.0
-        begin_s, length_s = self._begin_s, max(interval_s * 4, budget * interval_s / _SERIES)
-        coming: Future[tuple[float, list[Series]] | None] = pool.submit(self._piece, reader, begin_s, length_s)
+        begin_s, least_s = self._begin_s, copies.interval_s * 4
+        length_s = max(least_s, budget * copies.interval_s / _SERIES)
+        coming: Future[Piece | None] = pool.submit(self._piece, copies, begin_s, length_s)
         while (piece := coming.result()) is not None:
-            end_s, series = piece
-            samples = sum(len(one.values) for one in series) // SAMPLE_BYTES
+            samples = sum(len(one.values) for one in piece.series) // SAMPLE_BYTES
             if samples:
-                length_s = max(interval_s * 4, min(2 * length_s, (end_s - begin_s) * budget / samples))
-            coming = pool.submit(self._piece, reader, end_s, length_s)
-            for scraped in reader.pages(series, begin_s):
-                yield from folder.events(scraped, reader.types)
-            begin_s = end_s
+                length_s = max(least_s, min(2 * length_s, (piece.end_s - begin_s) * budget / samples))
+            coming = pool.submit(self._piece, copies, piece.end_s, length_s)
+            for scraped in piece.reader.pages(piece.series, begin_s):
+                yield from folder.events(scraped, piece.reader.types)
+            begin_s = piece.end_s
 
-    def _piece(self, reader: PageReader, begin_s: float, length_s: float) -> tuple[float, list[Series]] | None:
+    def _piece(self, copies: ServerCopies, begin_s: float, length_s: float) -> Piece | None:
         """The next piece of a server; None at the end."""
         if self._end_s - begin_s <= 1e-3:
             return None
-        return next(pieces(self._api, reader, begin_s, self._end_s, length_s))
+        return next(pieces(self._api, copies, begin_s, self._end_s, length_s))
 
 
-def pieces(
-    api: PrometheusApi, reader: PageReader, begin_s: float, end_s: float, length_s: float
-) -> Iterator[tuple[float, list[Series]]]:
-    """A server's samples after begin_s and up to end_s, its `up` included: (the end of a piece, its series)."""
-    of_up = reader.label_set.up_selector() if not reader.label_set.with_up else None
-    for until_s, series in api.samples(reader.selector, begin_s, end_s, length_s):
-        yield until_s, series if of_up is None else [*series, *api.window(of_up, until_s, until_s - begin_s)]
+def pieces(api: PrometheusApi, copies: ServerCopies, begin_s: float, end_s: float, length_s: float) -> Iterator[Piece]:
+    """A server's samples after begin_s and up to end_s, each piece of one copy: of the first, unless that has a hole
+    where another has scrapes. Copies are never mixed: their clocks differ, and counters would seem to fall."""
+    first, *others = copies.readers
+    for until_s, series in api.samples(first.selector, begin_s, end_s, length_s):
+        best = Piece(until_s, first, _with_up(api, first, series, until_s, until_s - begin_s))
+        if others and best.hole_s(begin_s) > GAP_INTERVALS * copies.interval_s:
+            for reader in others:
+                its = api.window(reader.selector, until_s, until_s - begin_s)
+                piece = Piece(until_s, reader, _with_up(api, reader, its, until_s, until_s - begin_s))
+                best = max(best, piece, key=lambda one: len(one.times))
+        yield best
         begin_s = until_s
+
+
+def _with_up(
+    api: PrometheusApi, reader: PageReader, series: list[Series], end_s: float, length_s: float
+) -> list[Series]:
+    """With the `up` of a server, where that is of a target with fewer labels."""
+    selector = reader.label_set.up_selector() if not reader.label_set.with_up else None
+    return series if selector is None else [*series, *api.window(selector, end_s, length_s)]
 
 
 def about(servers: Sequence[Found], url: str) -> Note:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +15,8 @@ from vtop.recording.events import FORMAT
 from vtop.sources.address import target
 from vtop.sources.attach import struck_out
 from vtop.sources.prometheus.api import PrometheusApi
-from vtop.sources.prometheus.history import History, ScrapeFolder, about
+from vtop.sources.prometheus.dcgm import GpuReader, JoinedGpu, joined
+from vtop.sources.prometheus.history import History, ScrapeFolder, ServerCopies, about
 from vtop.sources.prometheus.pages import PageReader
 from vtop.sources.prometheus.who import Found, servers
 
@@ -34,6 +35,8 @@ class Asked:
     match: tuple[str, ...] = ()
     by: tuple[str, ...] = ()
     core: bool = False
+    gpus: bool = True
+    gpu_rule: tuple[str, str] | None = None
     shape: Mapping[str, int | str] | None = None
 
 
@@ -46,11 +49,15 @@ class Stored:
         self.api = api
         self.asked = asked
         self.servers, self.told = servers(api, asked.match, asked.begin_s, asked.end_s, asked.by)
+        gpus: list[JoinedGpu] = []
+        if asked.gpus:
+            gpus, said = joined(api, self.servers, asked.begin_s, asked.end_s, asked.gpu_rule)
+            self.told += said
         self.start = Start(
             format=FORMAT,
             vtop=__version__,
             unix_s=round(asked.begin_s, 3),
-            servers=targets(self.servers),
+            servers=targets(self.servers, {place for gpu in gpus for place in gpu.servers}),
             interval_s=interval_s(self.servers),
             argv=struck_out(argv),
             origin=f"read from Prometheus at {api.url}",
@@ -59,7 +66,14 @@ class Stored:
         self.folders = [
             ScrapeFolder(index, server, self.start.unix_s, asked.shape) for index, server in enumerate(self.servers)
         ]
-        self.readers = [PageReader(server.copies[0], core=asked.core) for server in self.servers]
+        self.gpus = GpuReader(gpus, self.start.unix_s, self.start.interval_s) if gpus else None
+        self.copies = [
+            ServerCopies(
+                tuple(PageReader(copy, core=asked.core) for copy in server.copies),
+                server.interval_s or self.start.interval_s,
+            )
+            for server in self.servers
+        ]
         self.broken_off: str | None = None  # why not all of it was read
         self.end_s = 0.0  # of the session, once its lines have been read
         self.warnings: list[str] = []  # of Prometheus, told at the end
@@ -72,7 +86,7 @@ class Stored:
         """The scrapes, in order of t, and what there is to say of them. Where Prometheus fails halfway, what was read
         stands, and `broken_off` says why."""
         asked = self.asked
-        read = History(self.api, self.servers, self.folders, self.readers, (asked.begin_s, asked.end_s))
+        read = History(self.api, self.servers, self.folders, self.copies, (asked.begin_s, asked.end_s), gpus=self.gpus)
         t = 0.0
         late = True
         try:
@@ -116,12 +130,13 @@ def prometheus_target(text: str) -> Target:
     return target(typed)
 
 
-def targets(found: Sequence[Found]) -> tuple[Target, ...]:
-    """As a recording names them: by what Prometheus calls them, which need not be an address."""
+def targets(found: Sequence[Found], with_gpus: Collection[int] = ()) -> tuple[Target, ...]:
+    """As a recording names them: by what Prometheus calls them, which need not be an address. with_gpus: the places of
+    those whose GPUs are in the recording."""
     usual_s = interval_s(found)
+    own = [one.interval_s if one.interval_s != usual_s else None for one in found]
     return tuple(
-        Target(url=one.name, local=False, interval_s=one.interval_s if one.interval_s not in (None, usual_s) else None)
-        for one in found
+        Target(url=one.name, local=place in with_gpus, interval_s=own[place]) for place, one in enumerate(found)
     )
 
 
