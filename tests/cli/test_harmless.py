@@ -66,7 +66,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "cut FILE --from 1",
         "cut FILE --from 1 -o OUT",
         "merge FILE FILE -o OUT",
-        "whatif FILE --max-num-seqs 4",
+        pytest.param("whatif FILE --max-num-seqs 4", marks=pytest.mark.slow),
         "replay FILE",
         "record -o FILE",
         "--url http://\x1b]0;pwn\x07 --once",

@@ -124,12 +124,14 @@ def test_a_default_that_the_recording_belies_is_not_taken(tmp_path: Path) -> Non
     assert "vLLM's default  --max-num-batched-tokens 2048" in result.stdout
 
 
+@pytest.mark.slow
 def test_beyond_what_was_fitted_is_said() -> None:
     text = " ".join(answered(*PHASE, "--kv-tokens", "131072", "--max-num-batched-tokens", "256").split())
     assert "kv tokens 131,072 (86,896–114,688)" in text
     assert "max num batched tokens 256 (512–8,192)" in text
 
 
+@pytest.mark.slow
 def test_the_same_question_has_the_same_answer_to_the_byte() -> None:
     assert answered(*RUN, "--max-num-seqs", "16") == answered(*RUN, "--max-num-seqs", "16")
 
@@ -155,11 +157,13 @@ def test_json_holds_every_number_with_its_error_and_doubt() -> None:
     assert 0 <= numbers["good_ratio"]["recorded"] <= 1
 
 
+@pytest.mark.slow
 def test_every_phase_is_answered_unless_one_is_asked_for() -> None:
     assert [run["concurrency"] for run in document("sweep", "--profile-alone")["runs"]] == [1, 2, 4, 8, 16, 32, 64]
     assert [run["concurrency"] for run in document(*PHASE)["runs"]] == [64]
 
 
+@pytest.mark.slow
 def test_a_search_is_a_row_a_value_and_names_its_criterion() -> None:
     (run,) = document(*PHASE, "--search", "max-num-seqs=16..64")["runs"]
     assert [one["value"] for one in run["tried"]] == [16, 24, 32, 48, 64]
@@ -230,6 +234,7 @@ def test_no_file_is_overwritten(tmp_path: Path) -> None:
 # --- fit --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_fit_is_a_profile_that_whatif_takes_on_another_recording(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     done = runner().invoke(main, ["fit", "sweep_c64", "-o", str(path), "--was-max-num-seqs", "128"])

@@ -89,6 +89,7 @@ def test_scrapes_alone_tell_the_load_too(overloads: list[Run]) -> None:
     assert scrapes.observed.preemptions == 37
 
 
+@pytest.mark.slow
 def test_fitted_up_to_32_in_flight_it_predicts_64_within_2_percent_and_an_overload_within_4(
     sweep: list[Run], overloads: list[Run]
 ) -> None:
@@ -112,6 +113,7 @@ def test_the_shipped_profile_gives_mean_ttft_within_10_percent(sweep: list[Run],
 
 
 @pytest.mark.parametrize("name", HELD_OUT)
+@pytest.mark.slow
 def test_recordings_that_no_fit_has_seen_are_predicted_and_met_at_their_own_pace(name: str) -> None:
     """Throughput within 5 %, mean TTFT within 15 %, preemptions within 5 %: but for the runs that are named above."""
     h200 = profile.load("h200-qwen2.5-7b")

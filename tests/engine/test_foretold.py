@@ -29,6 +29,7 @@ def run(name: str, number: int) -> Run:
     ],
     ids=["12 at once", "48 at once", "1,024 tokens"],
 )
+@pytest.mark.slow
 def test_what_came_lies_in_the_interval_that_was_stated(known: tuple[str, int], asked: tuple[str, int]) -> None:
     """Throughput within 6 % and TTFT within 10 % as well, and preemptions to one."""
     before, measured = run(*known), run(*asked)

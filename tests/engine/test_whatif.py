@@ -78,6 +78,7 @@ def test_with_the_recorded_flags_nothing_is_claimed_to_change(busy: Run) -> None
     assert answer.after is answer.before
 
 
+@pytest.mark.slow
 def test_its_error_is_the_simulation_against_the_recording(fewer: WhatIf, overload: Run) -> None:
     for row in fewer.rows:
         if row.recorded is not None and row.before is not None:
@@ -87,6 +88,7 @@ def test_its_error_is_the_simulation_against_the_recording(fewer: WhatIf, overlo
     assert of(fewer, "ttft_s")[0] == overload.observed.ttft_s
 
 
+@pytest.mark.slow
 def test_what_a_recording_says_and_what_a_simulation_says_are_the_same_numbers(fewer: WhatIf) -> None:
     without = {"good_per_s", "good_ratio", "ttft_p99_s", "tpot_p99_s", "e2e_p99_s"}  # no bounds; 128 requests
     assert {row.number.name for row in fewer.rows} == {one.name for one in fields(RunNumbers)} - without
@@ -99,6 +101,7 @@ def test_what_a_recording_says_and_what_a_simulation_says_are_the_same_numbers(f
 # --- other flags ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_fewer_max_num_seqs_than_the_pool_holds_requests_mean_no_preemption(fewer: WhatIf) -> None:
     assert of(fewer, "preemptions")[2] == 0
     assert of(fewer, "recomputed_ratio")[2] == 0
@@ -106,12 +109,14 @@ def test_fewer_max_num_seqs_than_the_pool_holds_requests_mean_no_preemption(fewe
     assert next(row for row in fewer.rows if row.number.name == "preemptions").verdict == "better"
 
 
+@pytest.mark.slow
 def test_max_num_seqs_that_nobody_took_make_no_difference(overload: Run) -> None:
     answer = what_if(overload, H200, replace(overload.flags, max_num_seqs=120))
     assert answer.before.most_running < 120
     assert {row.verdict for row in answer.rows} <= {"same", WITHIN}  # graphs are captured up to twice max_num_seqs
 
 
+@pytest.mark.slow
 def test_a_pool_a_block_larger_makes_a_difference_smaller_than_the_error(overload: Run) -> None:
     answer = what_if(overload, H200, replace(overload.flags, num_gpu_blocks=overload.flags.num_gpu_blocks + 1))
     output = next(row for row in answer.rows if row.number is OUTPUT)
@@ -121,6 +126,7 @@ def test_a_pool_a_block_larger_makes_a_difference_smaller_than_the_error(overloa
     assert 0 < abs(output.difference) < output.doubt
 
 
+@pytest.mark.slow
 def test_a_larger_pool_is_better_by_more_than_the_error(overload: Run) -> None:
     answer = what_if(overload, H200, replace(overload.flags, num_gpu_blocks=2 * overload.flags.num_gpu_blocks))
     verdicts = {row.number.name: row.verdict for row in answer.rows}
@@ -128,6 +134,7 @@ def test_a_larger_pool_is_better_by_more_than_the_error(overload: Run) -> None:
     assert verdicts["running"] == "higher"
 
 
+@pytest.mark.slow
 def test_leaving_what_the_profile_was_fitted_on_is_said(overload: Run, fewer: WhatIf) -> None:
     flags = replace(overload.flags, num_gpu_blocks=8192, max_num_batched_tokens=256)
     beyond = next(one for one in what_if(overload, H200, flags).remarks if one.startswith("beyond"))
@@ -136,6 +143,7 @@ def test_leaving_what_the_profile_was_fitted_on_is_said(overload: Run, fewer: Wh
     assert not [one for one in fewer.remarks if one.startswith("beyond")]
 
 
+@pytest.mark.slow
 def test_an_error_measured_on_a_recording_that_the_profile_was_fitted_on_is_said_to_be_small(fewer: WhatIf) -> None:
     assert [one for one in fewer.remarks if "fitted on this recording, too" in one]
 
@@ -230,6 +238,7 @@ def test_a_count_is_doubted_by_its_square_root_at_least() -> None:
     assert paired_doubt(PREEMPTIONS, [0.0] * 3, [4.0] * 3) == 2.0
 
 
+@pytest.mark.slow
 def test_what_comes_with_other_flags_has_an_interval(fewer: WhatIf) -> None:
     rows = {row.number.name: row for row in fewer.rows}
     for name in ("output_per_s", "ttft_s", "tpot_s"):
@@ -309,6 +318,7 @@ def test_a_percentile_of_too_few_is_not_known() -> None:
     assert few.tpot_s is None
 
 
+@pytest.mark.slow
 def test_every_run_of_the_recordings_that_come_with_vtop_can_be_replayed() -> None:
     for path in sorted(RECORDINGS.glob("*.jsonl*")):
         left_out = [one for one in read(path) if not isinstance(one, Run)]

@@ -11,6 +11,7 @@ from tests.report import test_written
 from tests.report.chromium import Chromium, found
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(found() is None, reason="needs Chromium"),
     pytest.mark.xdist_group("chromium"),  # started once
 ]

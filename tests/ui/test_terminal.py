@@ -147,6 +147,25 @@ def test_a_terminal_that_is_gone_ends_vtop_and_closes_the_recording(hears_hangup
     assert last(tmp_path / "session.jsonl").reason in ("SIGHUP", "the terminal is gone")
 
 
+GONE_AT_ONCE = """
+from vtop.ui.app import VtopApp
+import os, sys, termios
+def run(self, *_, **__):
+    os.close(0)
+    raise termios.error(5, "Input/output error")
+VtopApp.run = run
+from vtop.cli import main
+main()
+"""
+
+
+def test_a_terminal_that_goes_while_the_screen_is_put_up_is_no_fault(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", GONE_AT_ONCE, *LIVE[len(VTOP) :]]
+    with Terminal(command, folder=tmp_path) as terminal:
+        assert terminal.exit_code() == 0
+    assert last(tmp_path / "session.jsonl").reason == "the terminal is gone"
+
+
 def test_a_gone_terminal_ends_a_replay() -> None:
     with Terminal(REPLAY, hears_hangup=False) as terminal:
         terminal.until(b"preempt")

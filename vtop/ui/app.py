@@ -172,7 +172,7 @@ class VtopApp(App[None]):
 
     def _catch_up(self) -> None:
         if not self.is_headless and driver.is_gone():
-            self.leave("the terminal is gone")
+            self.leave(driver.GONE)
             return
         began = time.monotonic()
         while self.take_in():

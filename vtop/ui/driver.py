@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import select
 import sys
-from typing import IO
+from typing import IO, Final
+
+GONE: Final = "the terminal is gone"  # why a screen was left, in its recording's last line
 
 
 class Wire:

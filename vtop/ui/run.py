@@ -12,7 +12,7 @@ from vtop.draw.theme import Look
 from vtop.errors import VtopError
 from vtop.recording import AnyEvent, FileRecording, LiveRecording, Note, Playhead, Start
 from vtop.session.session import Session
-from vtop.ui import screenshot
+from vtop.ui import driver, screenshot
 from vtop.ui.app import LoadControl, VtopApp
 
 
@@ -42,11 +42,15 @@ def live(
     try:
         begin()
         app.run()
+    except Exception:  # a terminal that goes while the screen is put up or taken down is no fault
+        if not driver.is_gone():
+            raise
+        return driver.GONE
     finally:
         threading.excepthook = before
-    if app.return_code:
+    if app.return_code and not driver.is_gone():
         raise SystemExit(1)
-    return app.left
+    return driver.GONE if app.return_code else app.left
 
 
 def replay(
