@@ -136,6 +136,12 @@ shape_option = click.option(
 
 server_options = together(
     click.option("--url", "urls", multiple=True, metavar="URL", help=f"Server to watch; repeatable. [{DEFAULT_URL}]"),
+    click.option(
+        "--targets",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Further servers: Prometheus' file_sd as JSON, or an address a line.",
+    ),
     click.option("--interval", type=NumberParam(0.1, 3600), default=1.0, show_default=True, metavar="S"),
     access_options,
     click.option("--proxy", metavar="URL", help="Reach the servers through this proxy (never the loopback address)."),

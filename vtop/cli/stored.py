@@ -34,8 +34,10 @@ def is_asked(asked: dict[str, Any]) -> bool:
         if given:
             raise VtopError(f"{given[0]} goes with --prometheus URL")
         return False
-    if asked["urls"]:
-        raise VtopError("--prometheus and --url: one or the other; servers of a Prometheus are chosen by --match")
+    if asked["urls"] or asked["targets"]:
+        raise VtopError(
+            "--prometheus and --url or --targets: one or the other; servers of a Prometheus are chosen by --match"
+        )
     return True
 
 
