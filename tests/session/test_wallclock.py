@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from tests.session.made import RECORDINGS, SMALL, Log, Server, recorded
+from tests.session.made import RECORDINGS, SMALL, Log, Server, fold, read, recorded
 from tests.session.scheduler import Job, serve
 from vtop.session.frame.frame import Frame, View
 from vtop.session.frame.tokens import WallClock
@@ -178,3 +179,21 @@ def test_prompts_that_were_computed_took_time(path: Path) -> None:
                 continue
             assert clock.prefill_s > 0
             assert parts(clock) == pytest.approx(frame.window_s, rel=0.5 if frame.servers[0].restarts else 1e-6)
+
+
+def test_scrapes_far_apart_do_not_tell_what_happens_within_seconds() -> None:
+    (path,) = [path for path in RECORDINGS if path.name == "overload.jsonl.gz"]
+    start, events = read(path)
+    frames = []
+    for interval_s in (1.0, 15.0):
+        session = fold(msgspec.structs.replace(start, interval_s=interval_s), events)
+        frames.append(session.frame(100.0, View(window_s=60.0)))
+    fine, coarse = frames
+    assert fine.account.full_in_s is not None
+    assert coarse.account.full_in_s is None
+    clock = coarse.wallclock
+    assert (clock.decode_s, clock.recompute_s, clock.idle_s, clock.stolen_ratio) == (None, None, None, None)
+    assert [event.count for event in coarse.staircase.events] == [event.count for event in fine.staircase.events]
+    assert coarse.staircase.trigger_mean_ratio is None
+    told = [one.text for one in coarse.event_log if one.kind == "preemption"]
+    assert told[-1] == "preempted 1"

@@ -12,10 +12,10 @@ from typing import Any
 import click
 
 from vtop import __version__, faults
-from vtop.cli import capacity, compare, config, files, load, man, plan, replay, report, simulate, watch, whatif
+from vtop.cli import capacity, compare, config, files, load, man, plan, replay, report, simulate, stored, watch, whatif
 from vtop.cli.arguments import spelled_out
 from vtop.cli.common import attached, echo, need_terminal, servers_of, view_of
-from vtop.cli.options import load_options, look_options, server_options
+from vtop.cli.options import load_options, look_options, prometheus_options, server_options
 from vtop.errors import VtopError
 
 
@@ -85,6 +85,7 @@ def _give_up_what_nobody_reads() -> None:
 
 @click.group(cls=VtopGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @server_options
+@prometheus_options
 @look_options
 @load_options
 @click.option("--record", "record_to", type=click.Path(path_type=Path, dir_okay=False), help="Record to FILE.")
@@ -102,6 +103,7 @@ def main(ctx: click.Context, /, **asked: Any) -> None:
       vtop :8301 gpu7:8000            two servers; also --url
       vtop --load c=64                and drive it; > and < change the load, x breaks it off
       vtop --record run.jsonl         keep what you see; r does so at any time
+      vtop --prometheus prom:9090     what a Prometheus scrapes; --from -6h: and scraped
       vtop replay run.jsonl           the same screen again
       vtop report run.jsonl           what was found, with figures
       vtop demo                       without a server or a GPU
@@ -116,17 +118,23 @@ def main(ctx: click.Context, /, **asked: Any) -> None:
     record_to, once, as_json = asked.pop("record_to"), asked.pop("once"), asked.pop("as_json")
     phases = load.phases_of(asked, endless=True)
     view = view_of(asked, document=once)
-    servers = servers_of(asked)
+    servers = None if stored.is_asked(asked) else servers_of(asked)
+    if servers is None and phases:
+        raise VtopError("--load needs the server itself: --url, not --prometheus")
     if record_to == Path("-"):
         raise VtopError("--record -: name a file; vtop record -o - writes to stdout")
     if once:
         if phases:
             raise VtopError("--load goes with the screen, not with --once; see vtop load and vtop sweep")
-        watch.once(attached(asked, servers, record_to), view, as_json)
+        once_of = attached(asked, servers, record_to) if servers is not None else stored.attached(asked, record_to)
+        watch.once(once_of, view, as_json)
         return
     if as_json:
         raise VtopError("--json goes with --once: vtop --once --json")
     need_terminal("vtop record, vtop --once --json or vtop show")
+    if servers is None and stored.is_over(asked):
+        stored.replay(asked, record_to, view)
+        return
     watch.live(asked, servers, record_to, view, phases)
 
 

@@ -70,7 +70,12 @@ def servers_of(asked: dict[str, Any]) -> tuple[list[Target], list[Access]]:
     from vtop.sources.access import access_of
     from vtop.sources.address import credentials, target
 
-    urls = asked["urls"] or (DEFAULT_URL,)
+    urls = asked["urls"]
+    if asked.get("targets") is not None:
+        from vtop.sources.targets import urls_in
+
+        urls = (*urls, *urls_in(asked["targets"]))
+    urls = urls or (DEFAULT_URL,)
     targets = [target(url) for url in urls]
     access = [
         access_of(

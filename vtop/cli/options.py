@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -46,6 +48,38 @@ class Seconds(ParamType[float]):
         if seconds < self._least:
             self.fail(f"{value!r} is too short: at least {units.seconds(self._least)}", param, ctx)
         return seconds
+
+
+class Instant(NamedTuple):
+    """An instant as it was typed: Unix time, or seconds before now where that is None."""
+
+    unix_s: float | None
+    ago_s: float = 0.0
+
+    def on(self, now_s: float) -> float:
+        """Its Unix time, where now is now_s."""
+        return self.unix_s if self.unix_s is not None else now_s - self.ago_s
+
+
+class InstantParam(ParamType[Instant]):
+    """-6h, now, 2026-03-01T02:00 (of this machine's zone, unless it names one), or Unix time."""
+
+    name = "instant"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Instant:
+        if isinstance(value, Instant):
+            return value
+        text = str(value).strip()
+        try:
+            if text == "now":
+                return Instant(None)
+            if text.startswith("-"):
+                return Instant(None, units.duration(text[1:]))
+            if re.fullmatch(r"\d{9,11}(\.\d+)?", text):
+                return Instant(float(text))
+            return Instant(datetime.fromisoformat(text).timestamp())
+        except (ValueError, OverflowError, OSError):
+            self.fail(f"{value!r} is no instant: write -6h, now or 2026-03-01T02:00", param, ctx)
 
 
 class NumberParam(click.FloatRange):
@@ -106,11 +140,27 @@ judge_option = click.option(
 
 server_options = together(
     click.option("--url", "urls", multiple=True, metavar="URL", help=f"Server to watch; repeatable. [{DEFAULT_URL}]"),
+    click.option(
+        "--targets",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Further servers: Prometheus' file_sd as JSON, or an address a line.",
+    ),
     click.option("--interval", type=NumberParam(0.1, 3600), default=1.0, show_default=True, metavar="S"),
     access_options,
     click.option("--proxy", metavar="URL", help="Reach the servers through this proxy (never the loopback address)."),
     click.option("--no-gpu", is_flag=True, help="Make no NVML call."),
     shape_option,
+)
+
+prometheus_options = together(
+    click.option("--prometheus", metavar="URL", help="Read servers from this Prometheus, in place of --url."),
+    click.option("--match", multiple=True, metavar="MATCHER", help='Only servers with job="vllm"; repeatable.'),
+    click.option("--from", "from_at", type=InstantParam(), help="-6h, 2026-03-01T02:00. [now, with 5 min before]"),
+    click.option("--to", "to_at", type=InstantParam(), help="[now, and on]"),
+    click.option("--by", metavar="LABELS", help="Labels that alone tell servers apart: instance or pod,port. [all]"),
+    click.option("--gpu-match", metavar="LABEL=LABEL", help="A server's label and the DCGM exporter's: node=Hostname."),
+    click.option("--core", is_flag=True, help="Only what vtop reads, buckets of five latencies: half the samples."),
 )
 
 look_options = together(

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vtop import units
+from vtop.cli import stored
 from vtop.cli.arguments import OfServers
 from vtop.cli.common import attached, echo, print_json, servers_of, whole
 from vtop.cli.load import consent, controller_of, phases_of, recorded_load
-from vtop.cli.options import DOCUMENT_WINDOW_S, Seconds, load_options, server_options
+from vtop.cli.options import DOCUMENT_WINDOW_S, Seconds, load_options, prometheus_options, server_options
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
@@ -22,22 +23,23 @@ if TYPE_CHECKING:
     from vtop.load.workload.phase import PlannedPhase
     from vtop.recording.events import Target
     from vtop.sources.attach import Attachment
+    from vtop.sources.prometheus.follow import PrometheusAttachment
 
 
 def live(
     asked: dict[str, Any],
-    servers: tuple[list[Target], list[Access]],
+    servers: tuple[list[Target], list[Access]] | None,
     path: Path | None,
     view: dict[str, Any],
     phases: tuple[PlannedPhase, ...],
 ) -> None:
-    """The screen on live servers, with vtop's own load where phases are given."""
+    """The screen on live servers, with vtop's own load where phases are given. servers: None for a Prometheus'."""
     import contextlib
     import signal
 
     from vtop.ui import keeping, run
 
-    if phases:
+    if phases and servers is not None:
         consent(asked, servers[0][0])  # before there is a file
 
     def interrupted(number: int, _: Any) -> None:
@@ -46,8 +48,10 @@ def live(
     ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     for number in ends:  # the screen takes them over as soon as it is up
         signal.signal(number, interrupted)
-    attachment = attached(asked, servers, path)
-    load = controller_of(asked, servers, attachment.recording, attachment.began_s, phases) if phases else None
+    attachment = attached(asked, servers, path) if servers is not None else stored.attached(asked, path)
+    load = None
+    if phases and servers is not None:
+        load = controller_of(asked, servers, attachment.recording, attachment.began_s, phases)
 
     def begin() -> None:
         attachment.start()
@@ -71,7 +75,7 @@ def live(
         raise VtopError(load.failed)
 
 
-def once(attachment: Attachment, view: dict[str, Any], as_json: bool) -> None:
+def once(attachment: Attachment | PrometheusAttachment, view: dict[str, Any], as_json: bool) -> None:
     """Two scrapes of each server: the frame as JSON or as text. Exit code 2 where a server did not answer."""
     import shutil
 
@@ -102,6 +106,7 @@ def once(attachment: Attachment, view: dict[str, Any], as_json: bool) -> None:
 @click.command(cls=OfServers)
 @server_options
 @load_options
+@prometheus_options
 @click.option("--for", "for_s", type=Seconds(least=0.1), help="Stop after this time. [until ctrl-c, or the load's end]")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="New file, or -.")
 def record(for_s: float | None, output: Path, **asked: Any) -> None:
@@ -119,6 +124,12 @@ def record(for_s: float | None, output: Path, **asked: Any) -> None:
     if output == Path("-") and sys.stdout.isatty():
         raise VtopError("-o -: stdout is a terminal; name a file, or lead it into a program")
     phases = phases_of(asked)
+    of_prometheus = stored.is_asked(asked)
+    if of_prometheus and phases:
+        raise VtopError("--load needs the server itself: --url, not --prometheus")
+    if of_prometheus and (asked["from_at"] is not None or stored.is_over(asked)):
+        stored.record(asked, output, for_s)
+        return
     servers = servers_of(asked)
     if phases:
         sys.exit(recorded_load(phases, servers, output, for_s, asked))
@@ -131,16 +142,17 @@ def record(for_s: float | None, output: Path, **asked: Any) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stopped)
-    attachment = attached(asked, servers, output)
+    attachment = stored.attached(asked, output) if of_prometheus else attached(asked, servers, output)
     recording = attachment.recording
     clock: Callable[[], float] = attachment.clock
     scrapes = failed = 0
+    began_s = clock()
     attachment.start()
     try:
         echo(f"recording {', '.join(server.url for server in recording.start.servers)} to {output}", err=True)
         done = False
         while not done:
-            left_s = math.inf if for_s is None else for_s - clock()
+            left_s = math.inf if for_s is None else began_s + for_s - clock()
             done = stop.wait(max(0.0, min(left_s, 1.0))) or left_s <= 1.0
             for event in recording.take():  # what is on the disk need not be in memory
                 scrapes += isinstance(event, Scrape)

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import gt, itemgetter, sub
 
-from vtop.metrics.exposition import MAX_EXCERPT_CHARS, Page, Parser, SeriesKey
+import msgspec
+
+from vtop.metrics.exposition import MAX_EXCERPT_CHARS, Parser, SeriesKey
+from vtop.metrics.quantity import Quantity
 from vtop.metrics.series_names import SeriesNames
 from vtop.recording import HistogramCounts, Scrape
 
@@ -33,6 +37,7 @@ class NotMetrics(ValueError):
 class _Scalar:
     positions: list[int]
     counter: bool
+    start: bool  # of the process: another value is a restart
     largest: bool  # series that coincide: the largest, not the sum
 
 
@@ -44,6 +49,17 @@ class _Buckets:
     positions: list[list[int]] = field(default_factory=list)  # per bound, +Inf last
     sum_positions: list[int] = field(default_factory=list)
     count_positions: list[int] = field(default_factory=list)
+    of: Callable[[Sequence[float]], Sequence[float]] = tuple  # the cumulative counts on a page
+
+    def lay_out(self) -> None:
+        """Once all of its positions are known."""
+        bounds = sorted(self.bounds)
+        self.le = bounds[:-1]
+        self.positions = positions = [self.bounds[bound] for bound in bounds]
+        if all(len(one) == 1 for one in positions) and len(positions) > 1:
+            self.of = itemgetter(*[one[0] for one in positions])
+        else:
+            self.of = lambda page: tuple([_total(page, one) for one in positions])
 
 
 @dataclass(slots=True)
@@ -91,7 +107,7 @@ class Folder:
         self._parser = Parser()
         self._layout: _Layout | None = None
         self._values: dict[str, float | None] = {}
-        self._histograms: dict[str, tuple[list[float], float | None, float]] = {}  # cumulative, sum, count
+        self._histograms: dict[str, tuple[Sequence[float], float | None, float]] = {}  # cumulative, sum, count
         self._full_at_s = -math.inf
         self._forgotten = True
         self.values = LabelValues()
@@ -106,15 +122,37 @@ class Folder:
         if not page.samples:
             seen = f"it begins {page.first_bad!r}" if page.first_bad else "it is empty"
             raise NotMetrics(f"not a metrics page: {seen}")
+        series = tuple([sample[0] for sample in page.samples])
+        numbers = [sample[1] for sample in page.samples]
+        scrape = self.fold(series, numbers, page.types, server=server, at_s=at_s, took_s=took_s)
+        left_out = self._layout.left_out if self._layout is not None else ()
+        return msgspec.structs.replace(
+            scrape,
+            bytes=bytes,
+            health=health,
+            bad_lines=page.bad_lines + len(left_out),
+            first_bad=_harmless(page.first_bad) or scrape.first_bad,
+        )
+
+    def fold(
+        self,
+        series: tuple[SeriesKey, ...],
+        numbers: Sequence[float],
+        types: Mapping[str, str],
+        *,
+        server: int,
+        at_s: float,
+        took_s: float,
+    ) -> Scrape:
+        """The line for a page that is known as series and their numbers; types: of families, as a page tells them."""
         full = self._forgotten or at_s - self._full_at_s >= FULL_EVERY_S
-        series = tuple(sample[0] for sample in page.samples)
         if self._layout is None or series != self._layout.series:
             names = self._names_of(dict.fromkeys(one.name for one in series))
             model = self._layout.model if self._layout is not None else None
-            self._layout = _lay_out(names, series, page, model, self.values)
+            self._layout = _lay_out(names, series, types, model, self.values)
             full = True
-        values, fell = self._changed_values(page, self._layout)
-        hists, hists_fell = self._changed_histograms(page, self._layout)
+        values, fell = self._changed_values(numbers, self._layout)
+        hists, hists_fell = self._changed_histograms(numbers, self._layout)
         if full or fell or hists_fell:
             full = True
             self._full_at_s = at_s
@@ -125,43 +163,45 @@ class Folder:
             server=server,
             at_s=at_s,
             took_s=took_s,
-            bytes=bytes,
             full=full,
-            health=health,
             values=values,
             hists=hists,
             le={b.family: tuple(b.le) for b in self._layout.histograms.values()} if full else {},
             model=self._layout.model if full else None,
-            bad_lines=page.bad_lines + len(self._layout.left_out),
-            first_bad=_harmless(page.first_bad) or (self._layout.left_out[0].name if self._layout.left_out else ""),
+            bad_lines=len(self._layout.left_out),
+            first_bad=self._layout.left_out[0].name if self._layout.left_out else "",
         )
 
-    def _changed_values(self, page: Page, layout: _Layout) -> tuple[dict[str, float | None], bool]:
+    def _changed_values(self, page: Sequence[float], layout: _Layout) -> tuple[dict[str, float | None], bool]:
         """The scalars that changed, and whether a counter fell (a restart)."""
-        samples, before = page.samples, self._values
+        before = self._values
         now: dict[str, float | None] = {}
         changed: dict[str, float | None] = {}
         fell = False
         for key, scalar in layout.scalars.items():
-            numbers = [samples[position][1] for position in scalar.positions]
-            number = numbers[0] if len(numbers) == 1 else (max if scalar.largest else sum)(numbers)
+            positions = scalar.positions
+            if len(positions) == 1:
+                number = page[positions[0]]
+            else:
+                number = (max if scalar.largest else sum)([page[position] for position in positions])
             value = number if math.isfinite(number) else None
             now[key] = value
             old = before.get(key)
             if value != old:
                 changed[key] = value
                 fell = fell or (scalar.counter and value is not None and old is not None and value < old)
+                fell = fell or (scalar.start and old is not None)
         self._values = now
         return changed, fell
 
-    def _changed_histograms(self, page: Page, layout: _Layout) -> tuple[dict[str, HistogramCounts], bool]:
+    def _changed_histograms(self, page: Sequence[float], layout: _Layout) -> tuple[dict[str, HistogramCounts], bool]:
         """The histograms that changed, and whether a count fell (a restart)."""
         before = self._histograms
-        now: dict[str, tuple[list[float], float | None, float]] = {}
+        now: dict[str, tuple[Sequence[float], float | None, float]] = {}
         changed: dict[str, HistogramCounts] = {}
         fell = False
         for key, buckets in layout.histograms.items():
-            cumulative = [_total(page, positions) for positions in buckets.positions]
+            cumulative = buckets.of(page)
             total = _total(page, buckets.sum_positions) if buckets.sum_positions else math.nan
             count = _total(page, buckets.count_positions) if buckets.count_positions else math.nan
             count = count if math.isfinite(count) else float(_whole(cumulative[-1], 0))
@@ -178,19 +218,25 @@ def _counts(cumulative: Sequence[float], total: float | None, count: float) -> H
     return HistogramCounts(sum=total, count=count, n=_per_bucket(cumulative))
 
 
-def _total(page: Page, positions: Sequence[int]) -> float:
+def _total(page: Sequence[float], positions: Sequence[int]) -> float:
     if len(positions) == 1:
-        return page.samples[positions[0]][1]
-    return sum(page.samples[position][1] for position in positions)
+        return page[positions[0]]
+    return sum([page[position] for position in positions])
 
 
-def _per_bucket(cumulative: Iterable[float]) -> tuple[int, ...]:
+def _per_bucket(cumulative: Sequence[float]) -> tuple[int, ...]:
     """Counts per bucket. A page is no atomic snapshot: a bucket that would be negative is 0."""
+    if cumulative[0] >= 0 and cumulative[-1] <= _MOST and not any(map(gt, cumulative, cumulative[1:])):
+        try:
+            whole = list(map(int, cumulative))  # the usual case
+            return (whole[0], *map(sub, whole[1:], whole))
+        except ValueError:  # not a number
+            pass
     below, counts = 0, []
     for number in cumulative:
-        whole = _whole(number, below)
-        counts.append(max(0, whole - below))
-        below = max(below, whole)
+        at_most = _whole(number, below)
+        counts.append(max(0, at_most - below))
+        below = max(below, at_most)
     return tuple(counts)
 
 
@@ -209,7 +255,11 @@ def _harmless(bad_line: str) -> str:
 
 
 def _lay_out(
-    names: SeriesNames, series: tuple[SeriesKey, ...], page: Page, model: str | None, values: LabelValues
+    names: SeriesNames,
+    series: tuple[SeriesKey, ...],
+    types: Mapping[str, str],
+    model: str | None,
+    values: LabelValues,
 ) -> _Layout:
     """`model`: the one left out so far; it stays left out when others come beside it, so that no series is renamed."""
     kept = [(position, one) for position, one in enumerate(series) if names.recorded(one.name)]
@@ -217,9 +267,10 @@ def _lay_out(
     if model not in models:
         model = next(iter(models)) if len(models) == 1 else None
     bounds = {position: _bound(one) for position, one in kept}
-    histogram_names = {name for name, kind in page.types.items() if kind == "histogram"}
+    histogram_names = {name for name, kind in types.items() if kind == "histogram"}
     histogram_names |= {one.name.removesuffix("_bucket") for position, one in kept if bounds[position] is not None}
     layout = _Layout(series, model, {}, {})
+    process_start = names.exported_as(Quantity.PROCESS_START)
     left_out: list[SeriesKey] = []
     seen: set[SeriesKey] = set()
     for position, one in kept:
@@ -229,9 +280,10 @@ def _lay_out(
         seen.add(one)
         base, suffix = _histogram_sample(one.name, histogram_names)
         if base is None:
-            counter = page.types.get(one.name, page.types.get(one.name.removesuffix("_total"))) == "counter"
+            counter = types.get(one.name, types.get(one.name.removesuffix("_total"))) == "counter"
             scalar = layout.scalars.setdefault(
-                _key(names, one, model, values), _Scalar([], counter, names.never_summed(one.name))
+                _key(names, one, model, values),
+                _Scalar([], counter, one.name == process_start, names.never_summed(one.name)),
             )
             scalar.positions.append(position)
             continue
@@ -247,11 +299,12 @@ def _lay_out(
             else:
                 buckets.bounds.setdefault(bound, []).append(position)
     layout.left_out = tuple(left_out)
+    for buckets in layout.histograms.values():
+        if buckets.count_positions:  # the bucket of all may have been dropped on the way
+            buckets.bounds.setdefault(math.inf, buckets.count_positions)
     layout.histograms = {key: b for key, b in layout.histograms.items() if math.inf in b.bounds}
     for buckets in layout.histograms.values():
-        bounds_of = sorted(buckets.bounds)
-        buckets.le = bounds_of[:-1]
-        buckets.positions = [buckets.bounds[bound] for bound in bounds_of]
+        buckets.lay_out()
     return layout
 
 

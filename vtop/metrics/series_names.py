@@ -83,6 +83,7 @@ class SeriesNames:
     foreign: Mapping[str, FamilyMeaning] = field(default_factory=lambda: PROCESS)  # read beside its own
     owner_labels: tuple[tuple[str, ...], ...] = ()  # who a series belongs to: of each group the first label there is
     kept_labels: frozenset[str] = frozenset()  # further labels that may be recorded; all others are dropped
+    engine_labels: tuple[str, ...] = ()  # that differ within one server
     largest: tuple[str, ...] = ()  # name endings: of series that coincide, the largest is kept, not the sum
     pool: PoolLabels = PoolLabels()
     adapters: AdapterLabels = AdapterLabels()
@@ -101,6 +102,22 @@ class SeriesNames:
                 if found.quantity is quantity and found.rank == 0:
                     total = "_total" if found.kind is SeriesKind.COUNTER or found.total else ""
                     return f"{prefix}{name}{total}"
+        return None
+
+    def bare(self, quantity: Quantity) -> str | None:
+        """The same name without its prefix."""
+        name = self.exported_as(quantity)
+        return name if name is None else self.family(name) or name
+
+    def kind_of(self, name: str) -> SeriesKind | None:
+        """What the samples of a name are read as; of a histogram those of its sums, counts and buckets. None: vtop does
+        not read it."""
+        base = self.family(name)
+        table, base = (self.families, base) if base is not None else (self.foreign, name)
+        family = _SAMPLE_SUFFIX.sub("", base)
+        for one in (base, family, family.removesuffix("_total")):
+            if (found := table.get(one)) is not None:
+                return found.kind
         return None
 
     def recorded(self, name: str) -> bool:

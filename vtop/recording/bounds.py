@@ -44,8 +44,10 @@ def wrong(event: AnyEvent) -> str | None:
 def _of_scrape(scrape: Scrape) -> str | None:
     if (said := _instant(scrape, "at_s", scrape.at_s)) is not None:
         return said
-    if not 0 <= scrape.took_s <= INSTANT_S or not 0 <= scrape.bytes < COUNT:
-        return f"took_s {scrape.took_s:.6g} or bytes {scrape.bytes:.6g} is out of bounds"
+    if not 0 <= scrape.took_s <= INSTANT_S:
+        return f"took_s {scrape.took_s:.6g} is out of bounds"
+    if scrape.bytes is not None and not 0 <= scrape.bytes < COUNT:
+        return f"bytes {scrape.bytes:.6g} is out of bounds"
     for name, le in scrape.le.items():
         if any(not a < b for a, b in pairwise(le)) or not all(map(math.isfinite, le)):
             return f"the bounds of {name} are not ascending"
@@ -86,6 +88,9 @@ def _of_start(start: Start) -> str | None:
         return f"interval_s {start.interval_s:.6g} is no interval"
     if not 0 <= start.unix_s <= 250e9:  # the year 9892, beyond which there is no date
         return f"unix_s {start.unix_s:.6g} is no date"
+    apart_s = [one.interval_s for one in start.servers if one.interval_s is not None]
+    if any(not 0 < one <= INSTANT_S for one in apart_s):
+        return "the interval_s of a server is no interval"
     return f"servers: {len(start.servers):,} of them" if len(start.servers) > SERVERS else None
 
 

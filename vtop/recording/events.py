@@ -41,10 +41,14 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_de
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A server to watch: its root URL without credentials; `local` when it is on this host."""
+    """A server to watch: its root URL without credentials, or what it is called where it was not asked itself.
+
+    local: it is on this host. interval_s: between its scrapes, where that is not the recording's.
+    """
 
     url: str
     local: bool = True
+    interval_s: float | None = None
 
 
 class Start(Event, frozen=True, kw_only=True, tag="start"):
@@ -91,7 +95,7 @@ class Scrape(Event, frozen=True, kw_only=True, tag="scrape"):
     server: int
     at_s: float  # when the request for the scrape was sent
     took_s: float
-    bytes: int
+    bytes: int | None = None  # of the page's text; None where somebody else scraped it
     full: bool = False
     health: int | None = None  # HTTP status of /health asked with it; 0: no answer
     values: dict[str, float | None] = {}

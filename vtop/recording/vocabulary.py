@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from typing import Final, Literal, TypeVar, get_args
 
 # a word that this vtop does not know is "other", and no vtop writes that
-# fault: vtop itself failed at it
-OutageReason = Literal["refused", "timeout", "status", "parse", "reset", "tls", "dns", "size", "fault", "other"]
+# fault: vtop itself failed at it; scrape_failed: another's scrape did, which does not say why
+OutageReason = Literal[
+    "refused", "timeout", "status", "parse", "reset", "tls", "dns", "size", "fault", "scrape_failed", "other"
+]
 PowerKind = Literal["average", "instant", "other"]  # over 1 s, or at an instant
 LoadState = Literal["begin", "steady", "change", "end", "other"]  # steady: warm-up is over; change: by hand
 LoadShape = Literal["closed", "open", "other"]  # so many in flight; arrivals by a schedule

@@ -141,7 +141,8 @@ class Session:
         change = server.apply_scrape(scrape)
         restarted = change is Change.RESTARTED
         if index == 0:
-            self._log_event(scrape.t, scrape.at_s, "start", f"{who}first scrape: {units.bytes_(scrape.bytes)}")
+            size = f": {units.bytes_(scrape.bytes)}" if scrape.bytes is not None else ""
+            self._log_event(scrape.t, scrape.at_s, "start", f"{who}first scrape{size}")
         elif broken is not None:
             self._log_event(scrape.t, scrape.at_s, "back", f"{who}back after {units.seconds(scrape.at_s - broken)}")
         if restarted:
@@ -463,7 +464,7 @@ class Session:
         identity = server.identity(now_s)
         began = server.total(Quantity.PROCESS_START)
         began_s = began.at(last) if began is not None and scrapes else None
-        bad_lines = server.bad_lines.at(last) if scrapes else None
+        bad_lines, size = (server.bad_lines.at(last), server.bytes.at(last)) if scrapes else (None, None)
         read = status.status(server, index, now_s)
         return ServerPart(
             index=index,
@@ -478,7 +479,7 @@ class Session:
             else None,
             age_s=now_s - server.at_s[last] if scrapes else None,
             took_s=server.took_s[last] if scrapes else None,
-            scrape_bytes=server.bytes[last] if scrapes else None,
+            scrape_bytes=int(size) if size is not None else None,
             bad_lines=int(bad_lines or 0),
             tries=status.tries_since(server, now_s),
             outages=bisect_right(server.broken_t, now_s),

@@ -10,9 +10,10 @@ import socket
 import ssl
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 
@@ -69,22 +70,40 @@ class ServerConnection:
 
     def get(self, path: str, *, timeout_s: float, limit_bytes: int) -> HttpAnswer:
         """The answer to GET `path`, whatever its status. Raises Failure."""
-        self._deadline_s = time.monotonic() + timeout_s
         request = self._requests.get(path) or self._request(httpx.URL(self._root + path))
-        known = True  # the server that the key is for
         try:
-            for _ in range(REDIRECTS + 1):
-                answer, location = self._ask(request, timeout_s, limit_bytes)
-                if location is None:
-                    self._requests[path] = request
-                    return answer
-                to = self._followed(request.url, answer.status, location)
-                known = known and _same_door(request.url, to)
-                request = self._request(to, known=known)
-            raise Failure("status", f"more than {REDIRECTS} redirects, the last to {_bare(request.url)}")
+            answer, request = self._answered(request, timeout_s, limit_bytes)
         except Failure as failure:
             self._requests.pop(path, None)
             raise Failure(failure.reason, self.clean(f"{path}: {failure.detail}", 400)) from None
+        self._requests[path] = request
+        return answer
+
+    def post(
+        self, path: str, form: Mapping[str, str], *, timeout_s: float, limit_bytes: int, gzip: bool = False
+    ) -> HttpAnswer:
+        """The answer to a form that is posted, whatever its status. gzip: the answer may come compressed.
+
+        Only for what asks and changes nothing: it is sent again where a kept connection was closed. Raises Failure.
+        """
+        request = self._request(httpx.URL(self._root + path), form=form, gzip=gzip)
+        try:
+            return self._answered(request, timeout_s, limit_bytes)[0]
+        except Failure as failure:
+            raise Failure(failure.reason, self.clean(f"{path}: {failure.detail}", 400)) from None
+
+    def _answered(self, request: httpx.Request, timeout_s: float, limit_bytes: int) -> tuple[HttpAnswer, httpx.Request]:
+        """The answer, past its redirects, and the request that had it."""
+        self._deadline_s = time.monotonic() + timeout_s
+        known = True  # the server that the key is for
+        for _ in range(REDIRECTS + 1):
+            answer, location = self._ask(request, timeout_s, limit_bytes)
+            if location is None:
+                return answer, request
+            to = self._followed(request.url, answer.status, location)
+            known = known and _same_door(request.url, to)
+            request = self._request(to, known=known, like=request)
+        raise Failure("status", f"more than {REDIRECTS} redirects, the last to {_bare(request.url)}")
 
     def clean(self, text: str, limit: int = 120) -> str:
         """Text from the world in one line, fit for a recording: no secrets, no control characters, not too long."""
@@ -150,11 +169,26 @@ class ServerConnection:
             raise Failure("reset", "vtop hung up")
         return self._transport.handle_request(request)
 
-    def _request(self, url: httpx.URL, *, known: bool = True) -> httpx.Request:
-        """known: whether it goes to the server that was named, who may see the key and the headers given."""
+    def _request(
+        self,
+        url: httpx.URL,
+        *,
+        known: bool = True,
+        form: Mapping[str, str] | None = None,
+        gzip: bool = False,
+        like: httpx.Request | None = None,
+    ) -> httpx.Request:
+        """known: whether it goes to the server that was named, who may see the key and the headers given. like: one
+        that was redirected."""
         accept = "text/plain" if url.path.rstrip("/").endswith("/metrics") else "application/json"
-        headers = self._headers if known else list(OWN_HEADERS.items())
-        return httpx.Request("GET", url, headers=[("accept", accept), *headers])
+        headers = [("accept", accept), *(self._headers if known else OWN_HEADERS.items())]
+        if gzip or (like is not None and like.headers["accept-encoding"] == "gzip"):
+            headers = [(name, "gzip" if name == "accept-encoding" else value) for name, value in headers]
+        body = urlencode(form).encode() if form is not None else like.content if like is not None else b""
+        if not body:
+            return httpx.Request("GET", url, headers=headers)
+        headers.append(("content-type", "application/x-www-form-urlencoded"))
+        return httpx.Request("POST", url, headers=headers, content=body)
 
     def _followed(self, url: httpx.URL, status: int, location: str) -> httpx.URL:
         """Where a redirect leads, if it may be followed: the key must not leave for another host or go in clear."""

@@ -116,7 +116,7 @@ def _columns(session: Session, number: int, server: ServerHistory, first: int, l
         [number] * len(scrapes),
         [server.target.url] * len(scrapes),
         [server.took_s[scrape] for scrape in scrapes],
-        [server.bytes[scrape] for scrape in scrapes],
+        counts(server.bytes, first, last),
         counts(server.bad_lines, first, last),
         [server.health.at(scrape) for scrape in scrapes],
         [scrape in restarts for scrape in scrapes],

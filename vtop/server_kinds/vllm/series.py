@@ -99,6 +99,7 @@ SERIES: Final = SeriesNames(
     families=_FAMILIES,
     owner_labels=_OWNER_LABELS,
     kept_labels=_KEPT_LABELS,
+    engine_labels=("model_name", "engine", "pid"),
     largest=("_perc", "_info", "_time_seconds", "_state"),
     pool=PoolLabels(
         tokens="kv_cache_size_tokens",

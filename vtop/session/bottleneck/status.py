@@ -35,6 +35,7 @@ HINTS: dict[OutageReason, str] = {
     "reset": "the connection was cut",
     "size": "the scrape is larger than vtop reads",
     "fault": "",
+    "scrape_failed": "",
 }
 
 
@@ -54,7 +55,7 @@ def status(server: ServerHistory, index: int, now_s: float) -> Status:
     age_s = now_s - server.at_s[last]
     if failing and latest is not None:
         tries = tries_since(server, now_s)
-        what = "no scrape" if latest.reason == "fault" else "no answer"
+        what = "no scrape" if latest.reason in ("fault", "scrape_failed") else "no answer"
         said = f"{what} for {units.seconds(age_s)}: {latest.detail or latest.reason} (try {tries})"
         return Status("down", said, index, fresh=False)
     if age_s > server.patience_s(last):

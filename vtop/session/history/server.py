@@ -21,6 +21,7 @@ from vtop.server_kinds.kind import ServerKind
 from vtop.session.history.quantities import Cell, HistogramCell, HistogramGroup, SeriesGroup, fell_a_little
 from vtop.session.history.tracks import FactTrack, HistogramTrack, Track
 
+FINE_S = 5.0  # from one scrape to the next; further apart they do not show what happens within seconds
 PROCESS_START = "process_start_time_seconds"
 FIRST_DATE_S = 1e9  # 2001: an earlier date is none
 CLOCKS_APART_S = 120.0  # the server's and vtop's, at most
@@ -68,14 +69,14 @@ class ServerHistory:
     def __init__(self, target: Target, interval_s: float, unix_s: float = 0.0) -> None:
         """unix_s: the wall clock at second 0 of the session."""
         self.target = target
-        self.interval_s = interval_s
+        self.interval_s = target.interval_s if target.interval_s is not None else interval_s
         self._unix_s = unix_s
         self._alternated_s = array("d")  # when another process was seen to answer that had answered before
         self._seen: dict[float, float] = {}  # start time of each process that answered, and when it last did
         self.t = array("d")  # when the line was written: from then on the scrape may be seen
         self.at_s = array("d")
         self.took_s = array("d")
-        self.bytes = array("L")
+        self.bytes = Track()
         self.health: FactTrack[int | None] = FactTrack()
         self.bad_lines = Track()
         self.labels: dict[Quantity, FactTrack[tuple[str, ...]]] = {}  # series of SeriesKind.INFO
@@ -133,7 +134,7 @@ class ServerHistory:
         self.t.append(scrape.t)
         self.at_s.append(at_s)
         self.took_s.append(scrape.took_s)
-        self.bytes.append(scrape.bytes)
+        self.bytes.put(index, math.nan if scrape.bytes is None else float(scrape.bytes))
         self.health.put(index, scrape.health)
         self.bad_lines.put(index, scrape.bad_lines)
         if restarted:
@@ -213,6 +214,12 @@ class ServerHistory:
         for group in touched:
             group.close(index)
         return stepped
+
+    @property
+    def fine(self) -> bool:
+        """Whether its scrapes lie close enough to tell what happens within seconds: what KV use and running were before
+        a preemption, how fast the pool fills, which stretches only decoded."""
+        return self.interval_s <= FINE_S
 
     def _another(self, scrape: Scrape, at_s: float) -> Change | None:
         """Whether another process answers that has been running all along: it did not begin since the scrape before."""

@@ -12,7 +12,7 @@ requests that live for a few scrapes only, and blocks that requests share are in
 
     oversubscription = C x (in + out) / pool            predicted residents = pool / (in + out)
     waste            = peak - (in + out) at the end of a request; over its life the mean of that, token by token
-    full in          = (pool - tokens in use) / growth of the tokens in use since they last fell
+    full in          = (pool - tokens in use) / growth of the tokens in use since they last fell, of fine scrapes only
 
 Lengths and C are those of vtop's own load where its lengths are exact and nobody else is served. Otherwise the lengths
 are the means of the requests that finished, and C is the median of running + waiting (of the scrapes with a queue,
@@ -74,7 +74,8 @@ def account(
     residents = median(present) if present else None
     nominal = float(asked.concurrency) if asked is not None and asked.concurrency else _in_flight(running, waiting)
     asked_tokens = nominal * lengths.total if nominal is not None and lengths is not None else None
-    growth = _growth(window.instants, used) if used else None
+    fine = all(one.server.fine for one in window.ranges)
+    growth = _growth(window.instants, used) if used and fine else None
     room = max(0.0, 1.0 - used[-1]) if used and used[-1] == used[-1] else None
     at_end, over_life = waste_of(lengths, block) if lengths is not None and block is not None else (None, None)
     runs = running[-1] if running and running[-1] == running[-1] else None

@@ -197,7 +197,7 @@ class PreemptionDetector:
         """KV use on the scrape before a step; NaN where it is not known."""
         if step.trigger is None:
             track = self._server.engine_tracks(Quantity.KV_USED).get(step.engine)
-            before = track.at(step.scrape - 1) if track is not None else None
+            before = track.at(step.scrape - 1) if track is not None and self._server.fine else None
             step.trigger = before if before is not None else math.nan
         return step.trigger
 
@@ -212,8 +212,9 @@ class PreemptionDetector:
     def _event(self, step: PreemptionStep) -> PreemptionEvent:
         """From the tracks up to the step's scrape."""
         engine, scrape = step.engine, step.scrape
-        kv = self._pair(Quantity.KV_USED, engine, scrape)
-        running, waiting = self._pair(Quantity.RUNNING, engine, scrape), self._pair(Quantity.WAITING, engine, scrape)
+        around = (Quantity.KV_USED, Quantity.RUNNING, Quantity.WAITING)
+        near = self._server.fine  # else the scrapes on both sides are not about this preemption
+        kv, running, waiting = [self._pair(one, engine, scrape) if near else (None, None) for one in around]
         freed = kv[0] - kv[1] if kv[0] is not None and kv[1] is not None else 0.0
         alone = step.dated_by == GAUGES and freed > 0 and not self._ended(engine, scrape)
         return PreemptionEvent(
@@ -234,12 +235,15 @@ class PreemptionDetector:
     def _each_held(self, step: PreemptionStep) -> float:
         if step.held is None:
             event, tokens = self.event(step), self._pool_tokens(step.scrape)
+            used, running = (
+                self._pair(one, step.engine, step.scrape)[0] for one in (Quantity.KV_USED, Quantity.RUNNING)
+            )
             if event.freed_tokens is not None:
                 step.held = event.freed_tokens / step.count
-            elif tokens is None or event.kv_before_ratio is None or not event.running_before:
+            elif tokens is None or used is None or not running:
                 step.held = math.nan
             else:
-                step.held = event.kv_before_ratio * tokens / event.running_before
+                step.held = used * tokens / running
         return step.held
 
     def _freed(self, engine: str, scrape: int, freed_ratio: float) -> float | None:

@@ -18,6 +18,9 @@ mean.
     undisturbed      = (their mean output - 1) x the mean time of a step
     stolen           = 1 - undisturbed / decode       by others' prefill and recompute, and by being preempted
 
+Scrapes further apart than FINE_S (history/server.py) do not tell: hardly any stretch between two of them only decoded,
+and what came and went between two is neither busy nor idle. Of one overload the parts differed by half.
+
 Steps are those that gave output (iteration_tokens' count); several API servers count one step several times.
 Source: vLLM v1/metrics/stats.py, loggers.py. Seconds.
 """
@@ -61,6 +64,8 @@ def wallclock(
     own_step_s: float | None,
 ) -> WallClock:
     """recomputed_tokens: of the window; own_step_s: median ITL of vtop's own load, None without."""
+    if not all(one.server.fine for one in window.ranges):
+        return WallClock(request_decode_s=window.mean(Quantity.DECODE))
     seconds, engines = 0.0, 0
     busy_s: float | None = 0.0
     for one in window.ranges:

@@ -1,0 +1,48 @@
+"""A file of servers is read as Prometheus writes it, or as a person does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vtop.errors import VtopError
+from vtop.sources.address import target
+from vtop.sources.targets import urls_in
+
+
+def urls(tmp_path: Path, text: str) -> list[str]:
+    file = tmp_path / "targets"
+    file.write_text(text, encoding="utf-8")
+    return [target(url).url for url in urls_in(file)]
+
+
+def test_file_sd_is_read_with_its_scheme_and_path(tmp_path: Path) -> None:
+    text = """[{"targets": ["a:8000", "b:8000"], "labels": {"env": "prod"}},
+      {"targets": ["c", "a:8000"], "labels": {"__scheme__": "https", "__metrics_path__": "/llm/metrics"}}]"""
+    assert urls(tmp_path, text) == ["http://a:8000", "http://b:8000", "https://c/llm", "https://a:8000/llm"]
+
+
+def test_an_address_a_line_is_read_and_each_once(tmp_path: Path) -> None:
+    text = "# of rack 7\n\ngpu1:8000\n:8301  # here\ngpu1:8000\nhttps://h/v1\n"
+    assert urls(tmp_path, text) == ["http://gpu1:8000", "http://localhost:8301", "https://h"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no server in it"),
+        ("[]", "no server in it"),
+        ('[{"labels": {}}]', r"missing required field `targets`"),
+        ('{"targets": ["a"]}', "Expected `array`"),
+        ("- targets:\n  - a:1\n", r"line 1 is no address \(YAML is not read\)"),
+    ],
+)
+def test_what_is_no_list_of_servers_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(VtopError, match=said):
+        urls(tmp_path, text)
+
+
+def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(VtopError, match=r"cannot be read \(No such file"):
+        urls_in(tmp_path / "nope")
