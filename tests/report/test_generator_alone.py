@@ -32,7 +32,9 @@ def alone(name: str) -> Report:
 
 def test_its_findings_are_those_of_its_requests() -> None:
     found = {one.rule: one.sentence for one in findings(alone("sweep"))}
-    assert found["reached"].startswith("The highest throughput was 5,595 output tokens/s at c=64, 27.3 × that of c=1")
+    assert found["reached"].startswith(
+        "The highest throughput of 7 loads was 5,595 output tokens/s at c=64, 27.3 × that of c=1"
+    )
     assert "TTFT p50 688 ms" in found["answered"]
     assert "ITL p50 5.97 ms, p99 171 ms" in found["answered"]
     assert "Nothing is found" not in markdown(document([alone("sweep")]))

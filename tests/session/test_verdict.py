@@ -390,8 +390,9 @@ def over_time(name: str, *, own: bool) -> list[tuple[int, Verdict]]:
     ("name", "own"),
     [
         ("attached_pool7168_c128", False), ("attached_open_r16", False), ("attached_mbt512_c32", False),
-        ("open_loop", True), ("open_loop", False), ("overload_seqs12", True), ("killed", True), ("sweep", True),
-        ("sweep_batch512", False), ("pool7168", True),
+        ("open_loop", False), ("overload_seqs12", True),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in (
+            ("open_loop", True), ("killed", True), ("sweep", True), ("sweep_batch512", False), ("pool7168", True))),
     ],
 )  # fmt: skip
 def test_a_limit_stands_for_some_seconds_or_is_not_said(name: str, own: bool) -> None:

@@ -72,7 +72,7 @@ async def test_a_screen_with_every_panel_hidden_is_a_screen() -> None:
         await shown.at(12.0)
         await shown.pilot.press(*"1234567890", "tab", "enter", "w", "w")
         assert shown.app.hidden == set(BY_DIGIT)
-        assert "TOKEN BUDGET BINDS" in text(shown.app)
+        assert "GPU BINDS" in text(shown.app)
 
 
 async def test_the_keys_of_the_last_line_take_clicks() -> None:
@@ -204,7 +204,7 @@ async def test_c_copies_ten_lines_and_y_the_chosen_panel() -> None:
         await shown.pilot.press("c")
         lines = shown.app.clipboard.splitlines()
         assert len(lines) == 10
-        assert lines[1].startswith("TOKEN BUDGET BINDS")
+        assert lines[1].startswith("GPU BINDS")
         assert "at 0:12 of sweep_c64.jsonl.gz" in lines[-1]
         assert shown.app.scene is not None
         frame = shown.app.scene.frame

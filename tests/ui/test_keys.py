@@ -262,7 +262,7 @@ async def test_s_saves_a_picture_that_is_xml_and_needs_no_network() -> None:
         for path in pictures:
             drawn = path.read_text(encoding="utf-8")
             assert drawn.count("http") == drawn.count('xmlns="http://www.w3.org/2000/svg"') == 1
-            assert "TOKEN BUDGET BINDS" in "".join(xml.fromstring(drawn).itertext()).replace("\xa0", " ")
+            assert "GPU BINDS" in "".join(xml.fromstring(drawn).itertext()).replace("\xa0", " ")
 
 
 # --- what is looked at -----------------------------------------------------------------------------------------------
