@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 FOLDER = Path(__file__).parents[1] / "recordings"
 ALIKE = {
     "open_loop_again": "open_loop",
@@ -29,3 +31,5 @@ def name(path: Path) -> str:
 
 ALL = sorted(FOLDER.glob("*.jsonl*"))
 KINDS = [path for path in ALL if name(path) not in ALIKE]
+LONG = ("open_loop", "sweep", "sweep_batch512")  # seconds a test each: run with the slow ones
+EACH = [pytest.param(path, id=name(path), marks=[pytest.mark.slow] if name(path) in LONG else []) for path in KINDS]

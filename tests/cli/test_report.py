@@ -22,6 +22,7 @@ def test_without_anything_it_writes_report_html_and_never_over_it(tmp_path: Path
     assert "report.html: exists already" in refused(vtop("report", "--no-prices", "sweep_c64", folder=tmp_path))
 
 
+@pytest.mark.slow
 def test_half_a_report_is_none_and_stands_in_nobodys_way(tmp_path: Path) -> None:
     words = [*VTOP, "report", "sweep_c64"]
     little = ["sh", "-c", 'ulimit -f 8; exec "$@"', "sh", *words]  # a file may have eight blocks, then it is full

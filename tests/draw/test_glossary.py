@@ -24,7 +24,7 @@ from vtop.session.glossary.number import Number
 from vtop.session.glossary.numbers import NUMBERS
 
 LOOK: Final = looks.load("dark")
-SIZE: Final = (240, 48)
+SIZE: Final = (160, 30)
 FRAMES: Final = (
     ("overload_loaded", 100.0),
     ("sweep", None),

@@ -33,6 +33,7 @@ def as_if(run: Run, factors: HostFactors) -> Run:
     return replace(run, observed=replace(seen, e2e_s=found["e2e_s"], frontend_s=found["frontend_s"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launch", [0.7, 1.0, 1.5])
 def test_the_launch_factor_of_a_host_is_found(chunked: Run, launch: float) -> None:
     found = host_factors_of(as_if(chunked, HostFactors(launch, 1.0)), H200)

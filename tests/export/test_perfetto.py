@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.export.recorded import OVERLOAD, SWEEP, loaded, opened, reading, strict, watched, written
 from tests.session.made import read
-from tests.shipped_kinds import KINDS
+from tests.shipped_kinds import EACH
 from vtop.export.formats import perfetto
 from vtop.export.track_allocator import TrackAllocator
 from vtop.recording import Start, encode
@@ -57,7 +57,7 @@ def parts(document: dict[str, Any], request: str) -> list[tuple[str, int, int]]:
 # --- its structure ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", KINDS, ids=lambda path: path.name.partition(".")[0])
+@pytest.mark.parametrize("path", EACH)
 def test_every_entry_has_what_its_kind_needs(path: Path, tmp_path: Path) -> None:
     document = trace(path, tmp_path)
     needed = {

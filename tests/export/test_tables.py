@@ -14,7 +14,7 @@ import pytest
 import vtop
 from tests.export.recorded import OVERLOAD, SHORT, SWEEP, loaded, opened, reading, request, strict, watched, written
 from tests.session.made import Server, device
-from tests.shipped_kinds import KINDS
+from tests.shipped_kinds import EACH
 from vtop.errors import VtopError
 from vtop.export import spans
 from vtop.export.formats import csv, parquet
@@ -112,7 +112,7 @@ def test_a_mean_is_a_difference_of_two_rows() -> None:
     assert grown["ttft_count"] == ttft.n
 
 
-@pytest.mark.parametrize("path", KINDS, ids=lambda path: path.name.partition(".")[0])
+@pytest.mark.parametrize("path", EACH)
 def test_csv_says_what_the_records_say(path: Path, tmp_path: Path) -> None:
     run, found = opened(path), exported(path, tmp_path / "out")
     for one in TABLES:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.session.made import Log, Server, device, fold, read
 from tests.session.scheduler import SHAPE
-from tests.shipped_kinds import KINDS
+from tests.shipped_kinds import EACH, KINDS
 from vtop.recording import AnyEvent, End, Event, Identity, LiveRecording, Load, Mark, Note, Request, Start
 from vtop.recording.vocabulary import LoadState
 from vtop.session.frame.frame import Frame, View
@@ -42,13 +42,13 @@ def check_seek_equals_fold(start: Start, events: list[AnyEvent], many: int) -> N
         assert seen(whole.frame(now_s, view)) == seen(only.frame(now_s, view)), now_s
 
 
-@pytest.mark.parametrize("path", KINDS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", EACH)
 def test_seek_equals_fold(path: Path) -> None:
     start, events = read(path)
     check_seek_equals_fold(start, events, 12 if len(events) < 1000 else 2)
 
 
-@pytest.mark.parametrize("path", KINDS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", EACH)
 def test_live_equals_replay_equals_fold(path: Path, tmp_path: Path) -> None:
     start, events = read(path)
     now = 0.0

@@ -6,19 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.shipped_kinds import LONG, name
 from tests.ui.screens import SHIPPED, SIZES, SWEEP, cells, live, replay, text
 from vtop.ui.board import Board
 
 PARTS = (0.0, 0.13, 0.71, 1.0)
 
 
-def name(path: Path) -> str:
-    return path.name.partition(".")[0]
-
-
 SMALL = 100_000  # bytes; of a larger recording one size is tried, the next of the next
 TRIED = [
-    (source, size)
+    pytest.param(source, size, marks=[pytest.mark.slow] if name(source) in LONG else [])
     for number, source in enumerate(SHIPPED)
     for size in (SIZES if source.stat().st_size < SMALL else SIZES[number % len(SIZES) :][:1])
 ]
