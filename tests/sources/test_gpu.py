@@ -54,8 +54,17 @@ def h200(uuid: str, **changed: Any) -> dict[str, Any]:
     return answers | changed
 
 
+class Handle:
+    """A GPU or a part of one, which like a real one (a ctypes pointer) cannot be hashed."""
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 class StandIn:
-    """pynvml with GPUs of our making. Knows only names that the real module has; a handle is the GPU's index."""
+    """pynvml with GPUs of our making. Knows only names that the real module has."""
 
     NVMLError = pynvml.NVMLError
 
@@ -78,23 +87,23 @@ class StandIn:
     def nvmlDeviceGetCount(self) -> int:
         return len(self.devices)
 
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> Handle:
         self.calls["nvmlDeviceGetHandleByIndex"] += 1
         answer = self.devices[index].get("handle", index)
         if isinstance(answer, Refused):
             raise pynvml.NVMLError(answer.code)
-        return index
+        return Handle(index)
 
     def __getattr__(self, name: str) -> Any:
         real = getattr(pynvml, name)  # AttributeError when NVML has no such thing
         if not name.startswith("nvmlDeviceGet"):
             return real
 
-        def call(handle: int, *args: Any) -> Any:
+        def call(handle: Handle, *args: Any) -> Any:
             self.calls[name] += 1
             if name == "nvmlDeviceGetUtilizationRates":
                 self.meanwhile()
-            device = self.parts[handle] if handle in self.parts else self.devices[handle]
+            device = self.parts[handle.of] if handle.of in self.parts else self.devices[handle.of]
             answer = device.get("all", device[name]) if self.all_code is None else Refused(self.all_code)
             if isinstance(answer, dict):
                 answer = answer[args[0]]
@@ -511,7 +520,7 @@ def divided() -> StandIn:
             answer = places[index]
             if isinstance(answer, Refused):
                 raise pynvml.NVMLError(answer.code)
-            return answer
+            return Handle(answer)
 
     whole = h200(
         "GPU-a",

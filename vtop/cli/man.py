@@ -49,16 +49,12 @@ def page(group: click.Group) -> Iterator[str]:
 
 def _verbs(group: click.Group, above: str) -> Iterator[str]:
     for name, command in sorted(group.commands.items()):
-        arguments = " ".join(one.make_metavar(click.Context(command)) for one in command.params if _is_argument(one))
+        arguments = " ".join(piece for one in command.params for piece in one.get_usage_pieces(click.Context(command)))
         yield f".SS {_plain(f'{above} {name} {arguments}'.rstrip())}"
         yield from _paragraphs(command.help or "")
         yield from _options(command)
         if isinstance(command, click.Group):
             yield from _verbs(command, f"{above} {name}")
-
-
-def _is_argument(one: click.Parameter) -> bool:
-    return isinstance(one, click.Argument)
 
 
 def _options(command: click.Command) -> Iterator[str]:

@@ -246,9 +246,9 @@ def serving(
 
 def _listed(nvml: Nvml, device: NvmlDevice, pids: frozenset[int]) -> ServedBy:
     """By the processes that NVML lists."""
-    places: dict[Any, MigInstance | None] = {one.handle: one for one in device.instances} or {device.handle: None}
+    parts_of: list[tuple[Any, MigInstance | None]] = [(one.handle, one) for one in device.instances]
     told, mine = False, []
-    for handle, part in places.items():
+    for handle, part in parts_of or [(device.handle, None)]:  # a handle is a pointer: it cannot be a key
         listed = nvml.ask("nvmlDeviceGetComputeRunningProcesses_v3", handle) if handle is not None else None
         told |= listed is not None
         if listed is not None and any(process.pid in pids for process in listed):
