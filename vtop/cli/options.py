@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_URL = "http://localhost:8000"
 DEFAULT_THEME = "dark"
-DOCUMENT_WINDOW_S = 300.0  # of show and --once, where none is asked for
+DOCUMENT_WINDOW_S = 300.0  # of the numbers of show and --once, where none is asked for
 
 if TYPE_CHECKING:
     ParamType = click.ParamType

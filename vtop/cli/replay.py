@@ -127,7 +127,7 @@ def show(
 
     only_numbers = form == "json" and svg_to is None and png_to is None
     plain = only_numbers and look["theme"] in (None, DEFAULT_THEME) and not look["hide"]
-    if look["window_s"] is None:
+    if look["window_s"] is None and only_numbers:
         look["window_s"] = DOCUMENT_WINDOW_S
     view = look if plain else view_of(look, document=True)  # a document needs no colours, but a wrong word is said
     recording = open_recording(file, model_config, slo)

@@ -120,7 +120,7 @@ def film(
 
 
 def still(
-    session: Session, look: Look, *, now_s: float, size: tuple[int, int], window_s: float, hidden: frozenset[str]
+    session: Session, look: Look, *, now_s: float, size: tuple[int, int], window_s: float | None, hidden: frozenset[str]
 ) -> tuple[str, str]:
     """The screen of one instant as SVG and as text."""
     playhead = Playhead(lambda: 0.0, lambda: session.end_s)
