@@ -11,7 +11,7 @@ from tests.plan.models import changed, model
 from vtop.errors import VtopError
 from vtop.plan import kv
 from vtop.plan.kv import BlockLayout, Lanes, Mix
-from vtop.plan.kv_plan import Asked, Memory, plan
+from vtop.plan.kv_plan import KvQuestion, Memory, plan
 from vtop.plan.model_config import load, of_shape
 from vtop.plan.observed import observed
 from vtop.recording import FileRecording, Request
@@ -163,28 +163,28 @@ def test_86_896_tokens_are_10_61_requests_of_8192() -> None:
 
 
 def test_6_569_114_112_bytes_hold_89_requests_of_1280() -> None:
-    answer = plan(Asked(pool_bytes=6_569_114_112, mix=mix((1024, 256)), max_model_len=8192), QWEN)
+    answer = plan(KvQuestion(pool_bytes=6_569_114_112, mix=mix((1024, 256)), max_model_len=8192), QWEN)
     assert answer.fit is not None
     assert answer.max_num_seqs == answer.fit.at_peak == 89
-    assert plan(Asked(pool_tokens=86_896, mix=mix((1024, 256))), QWEN).max_num_seqs == 67
+    assert plan(KvQuestion(pool_tokens=86_896, mix=mix((1024, 256))), QWEN).max_num_seqs == 67
 
 
 def test_the_bytes_for_so_many_requests_hold_them_and_one_byte_less_does_not() -> None:
-    answer = plan(Asked(requests=89, mix=mix((1024, 256))), QWEN)
+    answer = plan(KvQuestion(requests=89, mix=mix((1024, 256))), QWEN)
     assert answer.needed_bytes is not None
     for less, most in ((0, 89), (1, 88)):
-        assert plan(Asked(pool_bytes=answer.needed_bytes - less, mix=mix((1024, 256))), QWEN).max_num_seqs == most
+        assert plan(KvQuestion(pool_bytes=answer.needed_bytes - less, mix=mix((1024, 256))), QWEN).max_num_seqs == most
 
 
 def test_1000_and_256_leave_8_tokens_empty_and_64_of_them_512() -> None:
-    answer = plan(Asked(pool_tokens=86_896, mix=mix((1000, 256)), concurrency=64), QWEN)
+    answer = plan(KvQuestion(pool_tokens=86_896, mix=mix((1000, 256)), concurrency=64), QWEN)
     assert answer.demand is not None
     assert answer.fit is not None
     assert (answer.demand.blocks_at_end, answer.demand.waste_tokens, answer.fit.waste_tokens) == (79, 8, 512)
 
 
 def test_a_planned_load_is_held_against_the_pool_at_its_end_and_in_the_mean() -> None:
-    answer = plan(Asked(pool_tokens=86_896, mix=mix((6144, 2048)), concurrency=64), QWEN)
+    answer = plan(KvQuestion(pool_tokens=86_896, mix=mix((6144, 2048)), concurrency=64), QWEN)
     assert answer.fit is not None
     assert answer.fit.peak_ratio == 64 * 512 / 5430
     assert answer.fit.mean_ratio == 64 * 448 / 5430
@@ -205,7 +205,7 @@ def test_windows_are_groups_of_their_own_over_one_pool_of_blocks() -> None:
 def test_without_the_hybrid_manager_windows_cost_what_full_layers_do() -> None:
     found = kv.layout_of(model("gemma-3-27b"), Lanes(), hybrid=False)
     assert isinstance(found, BlockLayout)
-    assert found.groups == (kv.Group("full", 62, 1, None),)
+    assert found.groups == (kv.KvGroup("full", 62, 1, None),)
     assert found.block_bytes == 62 * 16 * 2 * 16 * 128 * 2
 
 
@@ -235,14 +235,14 @@ def test_groups_take_the_larger_size_where_layers_of_both_kinds_are_nearly_as_ma
 
 def test_decode_context_parallel_spreads_the_tokens_that_ranks_hold_copies_of() -> None:
     mla = model("deepseek-v3")
-    alone, spread = (plan(Asked(pool_bytes=2**35, tp=8, dcp=dcp, mix=mix((4096, 512))), mla) for dcp in (1, 8))
+    alone, spread = (plan(KvQuestion(pool_bytes=2**35, tp=8, dcp=dcp, mix=mix((4096, 512))), mla) for dcp in (1, 8))
     assert alone.pool is not None
     assert spread.pool is not None
     assert alone.pool.tokens is not None
     assert spread.pool.tokens == 8 * alone.pool.tokens
     assert not any("same keys" in note for note in spread.notes)
     with pytest.raises(VtopError, match="does not divide --tp"):
-        plan(Asked(tp=8, dcp=3), mla)
+        plan(KvQuestion(tp=8, dcp=3), mla)
 
 
 def test_the_sparse_layout_of_deepseek_has_656_bytes_a_token_and_layer() -> None:
@@ -280,7 +280,7 @@ def test_a_state_is_a_fixed_size_a_request_whatever_its_length(tmp_path: Path) -
 
 
 def test_states_take_a_block_of_each_table_once_the_block_size_is_told() -> None:
-    answer = plan(Asked(pool_bytes=2**34, mix=mix((8192, 512)), block_size=544), model("qwen3-next-80b"))
+    answer = plan(KvQuestion(pool_bytes=2**34, mix=mix((8192, 512)), block_size=544), model("qwen3-next-80b"))
     assert answer.layout is not None
     assert [(group.kind, group.layers, group.tables) for group in answer.layout.groups] == [
         ("state", 12, 3),
@@ -293,7 +293,7 @@ def test_states_take_a_block_of_each_table_once_the_block_size_is_told() -> None
 
 @pytest.mark.parametrize(("block", "says"), [(None, "enlarges the blocks"), (16, "does not fit a page")])
 def test_states_without_the_block_size_that_holds_them_have_no_number_of_requests(block: int | None, says: str) -> None:
-    asked = Asked(pool_bytes=2**34, mix=mix((1024, 256)), block_size=block)
+    asked = KvQuestion(pool_bytes=2**34, mix=mix((1024, 256)), block_size=block)
     answer = plan(asked, model("qwen3-next-80b"))
     assert (answer.layout, answer.pool, answer.fit, answer.max_num_seqs) == (None, None, None, None)
     assert says in answer.notes[0]
@@ -325,7 +325,7 @@ def test_weights_are_those_of_every_matrix_and_the_vocabulary_is_padded_before_i
 
 def test_every_part_of_the_memory_is_a_term_and_what_is_not_told_is_named() -> None:
     memory = Memory(80 * 2**30, 0.9, activations_bytes=2**30, margin_bytes=2**29)
-    answer = plan(Asked(memory=memory, mix=mix((1024, 256)), tp=2), QWEN)
+    answer = plan(KvQuestion(memory=memory, mix=mix((1024, 256)), tp=2), QWEN)
     assert [term.origin for term in answer.memory] == ["given", "computed", "given", "not known", "not known", "given"]
     assert any("CUDA graphs" in note and "at most" in note for note in answer.notes)
     assert answer.pool is not None
@@ -335,18 +335,18 @@ def test_every_part_of_the_memory_is_a_term_and_what_is_not_told_is_named() -> N
 
 def test_a_model_that_leaves_no_memory_is_told_how_much_is_lacking() -> None:
     with pytest.raises(VtopError, match="more than there is"):
-        plan(Asked(memory=Memory(24 * 2**30, 0.9), max_model_len=8192), model("article-70b"))
+        plan(KvQuestion(memory=Memory(24 * 2**30, 0.9), max_model_len=8192), model("article-70b"))
 
 
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        (Asked(requests=3), "--input-len"),
-        (Asked(mix=mix((40_000, 1))), "longer than the model"),
-        (Asked(pool_blocks=1), "at least 2 blocks"),
+        (KvQuestion(requests=3), "--input-len"),
+        (KvQuestion(mix=mix((40_000, 1))), "longer than the model"),
+        (KvQuestion(pool_blocks=1), "at least 2 blocks"),
     ],
 )
-def test_what_cannot_be_answered_is_said(asked: Asked, why: str) -> None:
+def test_what_cannot_be_answered_is_said(asked: KvQuestion, why: str) -> None:
     with pytest.raises(VtopError, match=why):
         plan(asked, QWEN)
 
@@ -377,7 +377,7 @@ def overload() -> Any:
 
 
 def test_a_recording_tells_pool_lengths_and_load(overload: Any) -> None:
-    answer = plan(Asked(), None, overload)
+    answer = plan(KvQuestion(), None, overload)
     assert answer.pool is not None
     assert (answer.pool.blocks, answer.pool.origin) == (5431, "on record")
     assert answer.mix is not None
@@ -389,16 +389,16 @@ def test_a_recording_tells_pool_lengths_and_load(overload: Any) -> None:
 def test_a_recording_without_a_shape_counts_blocks_and_no_bytes(overload: Any) -> None:
     from dataclasses import replace
 
-    answer = plan(Asked(), None, replace(overload, shape=None))
+    answer = plan(KvQuestion(), None, replace(overload, shape=None))
     assert answer.max_num_seqs == 10
     assert answer.demand is not None
     assert answer.demand.bytes_at_end is None
     with pytest.raises(VtopError, match="--model-config"):
-        plan(Asked(pool_bytes=2**32), None, replace(overload, shape=None))
+        plan(KvQuestion(pool_bytes=2**32), None, replace(overload, shape=None))
 
 
 def test_what_is_asked_for_goes_before_what_is_on_record(overload: Any) -> None:
-    answer = plan(Asked(pool_tokens=114_688, mix=mix((1024, 256))), None, overload)
+    answer = plan(KvQuestion(pool_tokens=114_688, mix=mix((1024, 256))), None, overload)
     assert answer.max_num_seqs == 89
     assert answer.fit is not None
     assert answer.fit.concurrency is None  # of another load than the recorded one

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from vtop.plan.kv_plan import Asked, plan
+from vtop.plan.kv_plan import KvQuestion, plan
 from vtop.plan.model_config import load
 
 TINY: dict[str, Any] = {
@@ -135,7 +135,7 @@ STARTS += [
 def test_the_pool_is_the_one_that_the_server_logged(tmp_path: Path, start: Start) -> None:
     config = tmp_path / "config.json"
     config.write_text(json.dumps(TINY | start.numbers))
-    asked = Asked(
+    asked = KvQuestion(
         pool_bytes=start.pool_bytes,
         block_size=start.block_size,
         max_model_len=1024,

@@ -29,7 +29,7 @@ from vtop.plan.tensor_parallel import (
     threshold_tokens,
 )
 from vtop.plan.tp_breaks import Setting, breaks
-from vtop.plan.tp_plan import CHECKLIST, MIXED, NO, PAYS, REFUSED, Asked, plan
+from vtop.plan.tp_plan import CHECKLIST, MIXED, NO, PAYS, REFUSED, TpQuestion, plan
 from vtop.plan.tp_record import commands, on_record, span
 from vtop.plan.trace_check import check
 
@@ -48,7 +48,7 @@ SPEED_UP = """
 """.strip().splitlines()
 
 
-def asked(**changes: Any) -> Asked:
+def asked(**changes: Any) -> TpQuestion:
     given: dict[str, Any] = {
         "ps": (1, 2, 4, 8),
         "tokens": (1, 4, 8, 16, 32),
@@ -57,7 +57,7 @@ def asked(**changes: Any) -> Asked:
         "timing_origin": "given",
         "per_token_s": TIMING(1),
     }
-    return Asked(**given | changes)
+    return TpQuestion(**given | changes)
 
 
 # --- the article's numbers --------------------------------------------------------------------------------------------

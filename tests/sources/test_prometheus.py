@@ -16,10 +16,10 @@ from vtop.metrics.quantity import Quantity
 from vtop.recording import End, Event, Identity, Note, Outage, Scrape, decode, encode
 from vtop.server_kinds.registry import series_names
 from vtop.session.session import Session
-from vtop.sources.prometheus.api import Series
+from vtop.sources.prometheus.api import StoredSeries
 from vtop.sources.prometheus.follow import _Followed
-from vtop.sources.prometheus.stored import Asked, Stored, prometheus_target
-from vtop.sources.prometheus.who import Found, LabelSet, matchers, servers
+from vtop.sources.prometheus.stored import HistoryQuery, Stored, prometheus_target
+from vtop.sources.prometheus.who import FoundTarget, LabelSet, matchers, servers
 
 BEGAN = 1_796_085_000.0
 TEN = tuple(BEGAN + n for n in range(100, 110))
@@ -28,11 +28,11 @@ PAGE = {"engine": "0", "model_name": "m"}
 
 
 def read(
-    rows: Sequence[Series], *, closed: bool = True, piece_s: float = 1e9, **asked: object
+    rows: Sequence[StoredSeries], *, closed: bool = True, piece_s: float = 1e9, **asked: object
 ) -> tuple[Stored, list[Event]]:
     """A whole store as the lines of a recording."""
     times = [at for row in rows for at in row.columns()[0]]
-    stretch = Asked(min(times), max(times) + 1e-3, **asked)  # type: ignore[arg-type]
+    stretch = HistoryQuery(min(times), max(times) + 1e-3, **asked)  # type: ignore[arg-type]
     stored = Stored(Store(rows, closed=closed, piece_s=piece_s), stretch)
     lines = [decode(encode(event)) for event in stored.lines()]
     assert [line.t for line in lines] == sorted(line.t for line in lines)
@@ -63,7 +63,7 @@ def page(
     own: Mapping[str, str] = PAGE,
     prefix: str = "vllm:",
     up: bool = True,
-) -> list[Series]:
+) -> list[StoredSeries]:
     """A small server: its counters grow by so much a second since `start`."""
     grown = [(t, by * (t - BEGAN)) for t in at]
     rows = [
@@ -76,7 +76,9 @@ def page(
     return rows + ([series("up", where, [(t, 1.0) for t in at])] if up else [])
 
 
-def named(rows: Sequence[Series], *, by: Sequence[str] = (), match: Sequence[str] = ()) -> tuple[list[str], list[str]]:
+def named(
+    rows: Sequence[StoredSeries], *, by: Sequence[str] = (), match: Sequence[str] = ()
+) -> tuple[list[str], list[str]]:
     times = [at for row in rows for at in row.columns()[0]]
     found, told = servers(Store(rows), match, min(times) - 1, max(times), by)
     return [one.name for one in found], told
@@ -183,7 +185,7 @@ def test_le_is_a_number_across_an_upgrade() -> None:
 
 
 def test_a_native_histogram_is_said_to_be_unreadable() -> None:
-    native = Series(
+    native = StoredSeries(
         {"__name__": "vllm:e2e_request_latency_seconds", "job": "v", "instance": "a:1", **PAGE},
         histograms=msgspec.Raw(b'[[1,{"count":"1"}]]'),
     )
@@ -212,19 +214,19 @@ def test_what_a_prometheus_cannot_know_is_said_at_the_beginning() -> None:
 
 def test_retention_that_ends_after_from_is_said() -> None:
     rows = page({"job": "v", "instance": "a:1"})
-    stored = Stored(Store(rows), Asked(BEGAN - 3600, BEGAN + 110))
+    stored = Stored(Store(rows), HistoryQuery(BEGAN - 3600, BEGAN + 110))
     assert "later than --from asks: nothing older is stored" in notes(list(stored.lines()))
 
 
 class _Dies(Store):
-    def window(self, selector: str, end_s: float, length_s: float) -> list[Series]:
+    def window(self, selector: str, end_s: float, length_s: float) -> list[StoredSeries]:
         if end_s > BEGAN + 105 and "generation_tokens_total" not in selector:
             raise VtopError("http://prom:9090: refused")
         return super().window(selector, end_s, length_s)
 
 
 def test_what_was_read_before_prometheus_failed_stands() -> None:
-    stored = Stored(_Dies(page({"job": "v", "instance": "a:1"}), piece_s=2.0), Asked(BEGAN + 99, BEGAN + 110))
+    stored = Stored(_Dies(page({"job": "v", "instance": "a:1"}), piece_s=2.0), HistoryQuery(BEGAN + 99, BEGAN + 110))
     lines = list(stored.lines())
     assert len(of(Scrape, lines)) == 5
     assert stored.broken_off == "http://prom:9090: refused"
@@ -365,7 +367,7 @@ def test_a_url_is_taken_as_people_copy_it(typed: str, url: str) -> None:
 def test_new_scrapes_come_once_and_half_of_one_is_waited_for() -> None:
     where = {"job": "v", "instance": "a:1"}
     store = Store(page(where, at=[BEGAN + n for n in range(100, 104)]))
-    stored = Stored(store, Asked(BEGAN + 99, BEGAN + 103.5))
+    stored = Stored(store, HistoryQuery(BEGAN + 99, BEGAN + 103.5))
     assert len(of(Scrape, list(stored.lines()))) == 4
     followed = _Followed(stored.folders[0], stored.copies[0], BEGAN + 103.5)
     assert list(followed.events(stored, BEGAN + 103.9)) == []
@@ -387,4 +389,4 @@ def test_a_label_set_asks_for_nothing_but_its_own() -> None:
     kind = servers(Store(page({"job": "v"})), [], BEGAN, BEGAN + 200, ())[0][0].copies[0].kind
     one = LabelSet((("job", 'a"b'),), ("replica",), kind, "vllm:", up=(("job", 'a"b'),))
     assert one.selector("x") == '{__name__=~"x",job="a\\"b",replica="",__name__!~".+_created"}'
-    assert Found("a", (one,), None).copies[0].with_up
+    assert FoundTarget("a", (one,), None).copies[0].with_up

@@ -10,16 +10,16 @@ from tests.sources.prometheus_store import Store, series
 from tests.sources.test_prometheus import BEGAN, TEN, notes, page, session_of
 from vtop.errors import VtopError
 from vtop.recording import Gpu
-from vtop.sources.prometheus.api import Series
+from vtop.sources.prometheus.api import StoredSeries
 from vtop.sources.prometheus.dcgm import rule_of
-from vtop.sources.prometheus.stored import Asked, Stored
+from vtop.sources.prometheus.stored import HistoryQuery, Stored
 
 VALUES = {
     "GPU_UTIL": 90.0, "POWER_USAGE": 500.0, "FB_USED": 1000.0, "FB_FREE": 24.0, "SM_CLOCK": 1980.0, "GPU_TEMP": 60.0,
 }  # fmt: skip
 
 
-def gpu(uuid: str, labels: Mapping[str, str], late_s: float = 0.5) -> list[Series]:
+def gpu(uuid: str, labels: Mapping[str, str], late_s: float = 0.5) -> list[StoredSeries]:
     where = {"UUID": uuid, "gpu": "0", "modelName": "H200", "job": "dcgm", "instance": "e:9400", **labels}
     at = [t + late_s for t in TEN]
     rows = [series(f"DCGM_FI_DEV_{name}", where, [(t, value) for t in at]) for name, value in VALUES.items()]
@@ -27,8 +27,8 @@ def gpu(uuid: str, labels: Mapping[str, str], late_s: float = 0.5) -> list[Serie
     return [*rows, series("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", where, energy)]
 
 
-def read(rows: list[Series], rule: str | None = None) -> tuple[Stored, list]:  # type: ignore[type-arg]
-    stored = Stored(Store(rows), Asked(BEGAN + 99, BEGAN + 111, gpu_rule=rule_of(rule)))
+def read(rows: list[StoredSeries], rule: str | None = None) -> tuple[Stored, list]:  # type: ignore[type-arg]
+    stored = Stored(Store(rows), HistoryQuery(BEGAN + 99, BEGAN + 111, gpu_rule=rule_of(rule)))
     return stored, list(stored.lines())
 
 

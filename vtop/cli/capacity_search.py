@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from vtop.plan.capacity import Next, RunResult, Search
     from vtop.plan.capacity_answer import Searched
     from vtop.plan.capacity_record import RecordedSearch
-    from vtop.plan.capacity_runs import SimulatedServer
+    from vtop.plan.capacity_runs import SimulatedTarget
     from vtop.recording import CapacitySearch
     from vtop.recording.events import Target
     from vtop.session.session import Session
@@ -46,7 +46,7 @@ def simulate(asked: CapacitySearch, like: PlannedPhase, given: dict[str, Any]) -
         phase = closed_phase_of(like, given["closed_loop"], asked.requests, asked.seed)
         one.closed.append(simulated_closed(phase, server, asked.slo))
 
-    def searched(search: Search, on: SimulatedServer, told: _Told) -> None:
+    def searched(search: Search, on: SimulatedTarget, told: _Told) -> None:
         _by_turns([search], lambda _, wanted: simulated(wanted, like, on, asked.slo), told, given["deadline_s"])
 
     searched(one.search, server, _Told())
@@ -63,14 +63,14 @@ def simulate(asked: CapacitySearch, like: PlannedPhase, given: dict[str, Any]) -
     return [Searched(one, f"the simulated engine, {server.profile.name}, {seats}", like, None)]
 
 
-def _simulated_server(given: dict[str, Any]) -> SimulatedServer:
+def _simulated_server(given: dict[str, Any]) -> SimulatedTarget:
     """Of a profile, or of a recording: its flags, and its host by the profile of its GPU or one fitted on it."""
     from vtop.cli.whatif import profile_for, runs_of
     from vtop.engine.core.flags import Flags
     from vtop.engine.fit import profile
     from vtop.engine.fit.calibration import host_factors_of
     from vtop.engine.whatif.unknowns import Draw
-    from vtop.plan.capacity_runs import SimulatedServer
+    from vtop.plan.capacity_runs import SimulatedTarget
 
     name = given["profile"]
     if name.endswith(".toml") or name in profile.names():
@@ -78,12 +78,12 @@ def _simulated_server(given: dict[str, Any]) -> SimulatedServer:
         known = fitted.flags
         seqs = given["max_num_seqs"] or SEQS
         flags = Flags(known["num_gpu_blocks"], block_size=known["block_size"], max_num_seqs=seqs)
-        return SimulatedServer(flags, fitted, fitted.shape)
+        return SimulatedTarget(flags, fitted, fitted.shape)
     runs, _ = runs_of(Path(name), {"was_seqs": None, "was_budget": None, "model_config": given["model_config"]})
     fitted = profile_for(None, runs, Path(name))
     run = max(runs, key=lambda one: one.observed.running or 0.0)
     flags = replace(run.flags, max_num_seqs=given["max_num_seqs"] or run.flags.max_num_seqs)
-    return SimulatedServer(flags, fitted, run.shape or fitted.shape, Draw(host_factors_of(run, fitted), 0.0, 0))
+    return SimulatedTarget(flags, fitted, run.shape or fitted.shape, Draw(host_factors_of(run, fitted), 0.0, 0))
 
 
 def measure(asked: CapacitySearch, like: PlannedPhase, servers: Servers, given: dict[str, Any]) -> list[Searched]:

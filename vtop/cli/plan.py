@@ -74,7 +74,7 @@ def kv(source: Path | None, *, form: str | None, output: Path | None, **asked: A
     from vtop.report.plan import kv as words
 
     model, seen = source_of(source, asked)
-    wanted = kv_plan.Asked(
+    wanted = kv_plan.KvQuestion(
         tp=asked["tp"],
         pp=asked["pp"],
         dp=asked["dp"],

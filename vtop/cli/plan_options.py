@@ -37,7 +37,7 @@ class Size(ParamType[float]):
         return number * unit
 
 
-class Range(ParamType[tuple[int, int]]):
+class RangeParam(ParamType[tuple[int, int]]):
     """Tokens: 1024, or 512~2048."""
 
     name = "tokens"
@@ -170,8 +170,8 @@ class Pair(ParamType[tuple[int, int]]):
 
 
 length_options = together(
-    click.option("--input-len", "inputs", type=Range(), metavar="N|N~M", help="Prompt tokens of a request."),
-    click.option("--output-len", "outputs", type=Range(), metavar="N|N~M", help="Output tokens of a request."),
+    click.option("--input-len", "inputs", type=RangeParam(), metavar="N|N~M", help="Prompt tokens of a request."),
+    click.option("--output-len", "outputs", type=RangeParam(), metavar="N|N~M", help="Output tokens of a request."),
     click.option("--request", "pairs", type=Pair(), multiple=True, metavar="N+M", help="Both at once; repeatable."),
 )
 memory_options = together(

@@ -91,7 +91,7 @@ def tp(source: Path | None, *, form: str | None, output: Path | None, **asked: A
     ps = tuple(sorted({1, *asked["ps"]}))
     timing, origin, per_token_s, fixed_s = _timing(model, asked)
     size = _activation_bytes(asked["dtype"])
-    wanted = tp_plan.Asked(
+    wanted = tp_plan.TpQuestion(
         ps=ps,
         tokens=asked["tokens"],
         costs=_costs(asked, ps),

@@ -77,7 +77,7 @@ def _opened(asked: dict[str, Any]) -> tuple[Stored, Access]:
     from vtop.sources.address import credentials
     from vtop.sources.prometheus.api import PrometheusApi
     from vtop.sources.prometheus.dcgm import rule_of
-    from vtop.sources.prometheus.stored import Asked, Stored, prometheus_target
+    from vtop.sources.prometheus.stored import HistoryQuery, Stored, prometheus_target
 
     text = asked["prometheus"]
     access = access_of(
@@ -98,7 +98,7 @@ def _opened(asked: dict[str, Any]) -> tuple[Stored, Access]:
     if begin_s >= now_s:
         raise VtopError("--from lies in the future of Prometheus' clock")
     by = tuple(label.strip() for label in (asked["by"] or "").split(",") if label.strip())
-    stretch = Asked(
+    stretch = HistoryQuery(
         begin_s,
         end_s,
         match=tuple(asked["match"]),

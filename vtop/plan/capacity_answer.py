@@ -10,7 +10,7 @@ from vtop.load.workload.phase import PlannedPhase
 from vtop.load.workload.spec import phases
 from vtop.plan import vllm_bench
 from vtop.plan.capacity import Bracket, Paired, Plan, RateResult, RunResult, goodput_of, paired
-from vtop.plan.capacity_record import ClosedLoop, RecordedSearch, searches
+from vtop.plan.capacity_record import ClosedLoopRun, RecordedSearch, searches
 from vtop.plan.headroom import Headroom, headroom
 from vtop.session.session import Session
 
@@ -37,7 +37,7 @@ class CapacityResult:
     rates: tuple[RateResult, ...]
     held: tuple[RunResult, ...]
     refused: tuple[RunResult, ...]
-    closed: tuple[ClosedLoop, ...]
+    closed: tuple[ClosedLoopRun, ...]
     arrival: str
     spec: str  # of each request
     origin: str

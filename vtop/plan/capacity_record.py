@@ -35,7 +35,7 @@ LATE = 0.05  # of a bound: so late a client may be without deciding about it
 
 
 @dataclass(frozen=True, slots=True)
-class ClosedLoop:
+class ClosedLoopRun:
     """What a closed loop of so many in flight reached: no capacity, as it sends only when an answer has come."""
 
     concurrency: int
@@ -51,7 +51,7 @@ class RecordedSearch:
     asked: CapacitySearch
     plan: Plan
     search: Search
-    closed: list[ClosedLoop] = field(default_factory=list)
+    closed: list[ClosedLoopRun] = field(default_factory=list)
     gpus: int | None = None
     hosts: list[Bracket] = field(default_factory=list)  # of a simulated search: on other plausible hosts
     remarks: list[str] = field(default_factory=list)
@@ -224,9 +224,9 @@ def _ends(asked: Sequence[CapacitySearch], end_s: float) -> list[float]:
     return ends
 
 
-def _closed(one: RecordedSearch, session: Session, phase: LoadPhase) -> ClosedLoop:
+def _closed(one: RecordedSearch, session: Session, phase: LoadPhase) -> ClosedLoopRun:
     ended = [request for request in phase.ended.bare(len(phase.ended)) if not request.warmup]
-    return ClosedLoop(
+    return ClosedLoopRun(
         concurrency=phase.begin.concurrency or 0,
         requests=len(ended),
         ended_per_s=phase.ended_per_s(session.end_s),

@@ -20,7 +20,7 @@ from vtop.engine.whatif.unknowns import AGAIN, ELSEWHERE, Draw, draws
 from vtop.load.workload.arrivals import due_times, lengths
 from vtop.load.workload.phase import PlannedPhase
 from vtop.plan.capacity import Next, RunResult
-from vtop.plan.capacity_record import ClosedLoop, backlog, rate_of
+from vtop.plan.capacity_record import ClosedLoopRun, backlog, rate_of
 from vtop.session.load.attainment import ERROR, attainment
 from vtop.session.load.request_latency import RequestLatency
 
@@ -45,7 +45,7 @@ def closed_phase_of(like: PlannedPhase, concurrency: int, requests: int, seed: i
 
 
 @dataclass(frozen=True, slots=True)
-class SimulatedServer:
+class SimulatedTarget:
     """An engine with these flags and a profile's timing. draw: the host it is on, where that is not the profile's."""
 
     flags: Flags
@@ -77,13 +77,13 @@ class SimulatedServer:
         return tuple(found)
 
 
-def plausible(server: SimulatedServer, count: int) -> tuple[SimulatedServer, ...]:
+def plausible(server: SimulatedTarget, count: int) -> tuple[SimulatedTarget, ...]:
     """So many servers that this one may be: its host at another time, or any host where it is the profile's."""
     around, spread = (server.draw.factors, AGAIN) if server.draw is not None else (AS_FITTED, ELSEWHERE)
     return tuple(replace(server, draw=draw) for draw in draws(around, spread, count))
 
 
-def simulated(run: Next, like: PlannedPhase, server: SimulatedServer, bounds: Mapping[str, float]) -> RunResult:
+def simulated(run: Next, like: PlannedPhase, server: SimulatedTarget, bounds: Mapping[str, float]) -> RunResult:
     """The run on a simulated server."""
     phase = phase_of(like, run)
     due_s = [at_s for _, at_s in due_times(phase)]
@@ -113,7 +113,7 @@ def simulated(run: Next, like: PlannedPhase, server: SimulatedServer, bounds: Ma
     )
 
 
-def simulated_closed(phase: PlannedPhase, server: SimulatedServer, bounds: Mapping[str, float]) -> ClosedLoop:
+def simulated_closed(phase: PlannedPhase, server: SimulatedTarget, bounds: Mapping[str, float]) -> ClosedLoopRun:
     """A closed loop (of `closed_phase_of`) on the same engine."""
     assert phase.concurrency is not None
     assert phase.requests is not None
@@ -121,7 +121,7 @@ def simulated_closed(phase: PlannedPhase, server: SimulatedServer, bounds: Mappi
     engine = server.engine(phase.seed)
     done = replay(ReplayLoad(asks, concurrency=phase.concurrency, seed=phase.seed), engine)
     outcomes: list[RequestLatency | str] = [simulated_latency_of(one) for one in done.requests]
-    return ClosedLoop(
+    return ClosedLoopRun(
         phase.concurrency,
         phase.requests,
         len(done.requests) / done.span_s if done.span_s else None,

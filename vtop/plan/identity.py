@@ -22,7 +22,7 @@ DOWN: Final[Matrix] = [[(row - column) % 5 - 2 for column in range(4)] for row i
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class SplitIdentity:
     """dense: of one rank. parts: of each of p ranks. reduced: their sum."""
 
     p: int
@@ -35,7 +35,7 @@ class Identity:
         return self.dense == self.reduced
 
 
-def shown(p: int) -> Identity:
+def shown(p: int) -> SplitIdentity:
     """Raises VtopError where p does not divide the six columns."""
     width = len(DOWN)
     if width % p:
@@ -48,7 +48,7 @@ def shown(p: int) -> Identity:
     reduced = parts[0]
     for part in parts[1:]:
         reduced = _each(reduced, part, lambda a, b: a + b)
-    return Identity(p, _mlp(GATE, UP, DOWN), tuple(parts), reduced)
+    return SplitIdentity(p, _mlp(GATE, UP, DOWN), tuple(parts), reduced)
 
 
 def _mlp(gate: Matrix, up: Matrix, down: Matrix) -> Matrix:

@@ -52,7 +52,7 @@ class Lanes:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class KvGroup:
     """`tables` block tables of `layers` layers each. window: tokens kept, None where all are, or a state is."""
 
     kind: str
@@ -67,7 +67,7 @@ class BlockLayout:
     stage; None where the model is not known."""
 
     block_size: int
-    groups: tuple[Group, ...]
+    groups: tuple[KvGroup, ...]
     block_bytes: int | None
     in_flight_tokens: int
 
@@ -208,7 +208,7 @@ def layout_of(model: ModelConfig, lanes: Lanes, *, hybrid: bool = True) -> Block
     if len(kinds) == 1:
         ((kind, window),) = kinds
         most = max(sum(pages[a:b]) for a, b in _stages(len(layers), lanes.pp))
-        group = Group(kind, len(layers), 1, window)
+        group = KvGroup(kind, len(layers), 1, window)
         return BlockLayout(lanes.block_size * lanes.dcp, (group,), most, lanes.in_flight_tokens)
     if len(set(pages)) > 1:
         return "its layers have pages of different sizes, laid out as the attention backend decides"
@@ -216,13 +216,13 @@ def layout_of(model: ModelConfig, lanes: Lanes, *, hybrid: bool = True) -> Block
         return "layers that keep different numbers of tokens, over pipeline stages: not computed"
     least, most = min(kinds.values()), max(kinds.values())
     size = most if most < MUCH_MORE * least else least
-    groups = tuple(Group(kind, size, -(-many // size), window) for (kind, window), many in kinds.items())
+    groups = tuple(KvGroup(kind, size, -(-many // size), window) for (kind, window), many in kinds.items())
     return BlockLayout(lanes.block_size, groups, size * pages[0], lanes.in_flight_tokens)
 
 
 def plain_layout(block_size: int) -> BlockLayout:
     """Of a server whose model is not on record: all layers keep all tokens, bytes are not known."""
-    return BlockLayout(block_size, (Group(FULL, 1, 1, None),), None, 0)
+    return BlockLayout(block_size, (KvGroup(FULL, 1, 1, None),), None, 0)
 
 
 def pool_of_bytes(layout: BlockLayout, pool_bytes: float, max_model_len: int | None, origin: str = GIVEN) -> Pool:

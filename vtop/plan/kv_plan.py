@@ -32,7 +32,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class KvQuestion:
     """What is asked for, over what a recording says; None: not asked."""
 
     tp: int | None = None
@@ -87,7 +87,7 @@ class KvPlan:
     cost: SeqsCost | None = None
 
 
-def plan(asked: Asked, model: ModelConfig | None, seen: Observed | None = None) -> KvPlan:
+def plan(asked: KvQuestion, model: ModelConfig | None, seen: Observed | None = None) -> KvPlan:
     """Raises VtopError where vLLM would refuse it, or what was asked needs what is not known."""
     if model is None and seen is None:
         raise VtopError("plan kv of what? Name a config.json or a recording, or a server with --url")
@@ -185,7 +185,7 @@ def _memory(asked: Memory | None, model: ModelConfig | None, tp: int) -> tuple[M
 
 
 def _pool(
-    asked: Asked,
+    asked: KvQuestion,
     seen: Observed | None,
     blocks: tuple[BlockLayout | None, int | None],
     memory: tuple[MemoryTerm, ...],

@@ -19,7 +19,7 @@ SPOKEN: Final = ("output_per_s", "ttft_s", "tpot_s", "e2e_s", "preemptions")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LimitChange:
     """A number as simulated with the recorded and with a lower max_num_seqs. doubt: in the unit of the number."""
 
     name: str
@@ -38,7 +38,7 @@ class SeqsCost:
     profile: str
     recorded_max_num_seqs: int
     max_num_seqs: int
-    changes: tuple[Change, ...]
+    changes: tuple[LimitChange, ...]
     remarks: tuple[str, ...]
 
 
@@ -53,7 +53,7 @@ def cost_of(run: Run, profile: Profile, max_num_seqs: int) -> SeqsCost:
         recorded_max_num_seqs=run.flags.max_num_seqs,
         max_num_seqs=max_num_seqs,
         changes=tuple(
-            Change(
+            LimitChange(
                 name=row.number.name,
                 label=row.number.label,
                 unit=row.number.unit,

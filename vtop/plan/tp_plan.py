@@ -53,7 +53,7 @@ CHECKLIST: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TpQuestion:
     """costs: by p. timing: seconds of a step's projections on one GPU by its tokens; per_token_s only where that is all
     there is to it. slo_s: what a step may take (TPOT)."""
 
@@ -113,7 +113,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class StepWork:
+class StepCost:
     """What a step of T tokens computes: FLOPs of a layer's projections and of its MLP, and of all layers' together.
     Left out: attention over the context, norms, logits, sampling, scheduling. attention_ratio: what is left out of
     attention over the context asked for, over F_proj; None where none was told."""
@@ -134,7 +134,7 @@ class TpPlan:
     layers: int
     timing: str
     activation_bytes: int
-    work: tuple[StepWork, ...]  # by T
+    work: tuple[StepCost, ...]  # by T
     candidates: tuple[Candidate, ...]
     choice: str
     commands: tuple[str, ...]
@@ -146,7 +146,7 @@ class TpPlan:
 
 def plan(
     model: ModelConfig,
-    asked: Asked,
+    asked: TpQuestion,
     *,
     backends: Sequence[str] = (),
     groups: Sequence[Group] = (),
@@ -175,13 +175,13 @@ def plan(
     )
 
 
-def _work(model: ModelConfig, asked: Asked) -> tuple[StepWork, ...]:
+def _work(model: ModelConfig, asked: TpQuestion) -> tuple[StepCost, ...]:
     shape = model.dense
     if shape is None:
         return ()
     context = asked.setting.context
     return tuple(
-        StepWork(
+        StepCost(
             tokens=tokens,
             attention_flops=attention_flops(shape, tokens),
             mlp_flops=mlp_flops(shape, tokens),
@@ -197,7 +197,7 @@ def _work(model: ModelConfig, asked: Asked) -> tuple[StepWork, ...]:
 # --- a number of GPUs -------------------------------------------------------------------------------------------------
 
 
-def _candidate(model: ModelConfig, asked: Asked, p: int) -> Candidate:
+def _candidate(model: ModelConfig, asked: TpQuestion, p: int) -> Candidate:
     shape = model.dense
     assert shape is not None
     cost: Cost | None = asked.costs.get(p) if p > 1 else Link(0.0, math.inf, "one GPU sends nothing")
@@ -246,7 +246,7 @@ def _candidate(model: ModelConfig, asked: Asked, p: int) -> Candidate:
     )
 
 
-def _max_num_seqs(model: ModelConfig, asked: Asked, p: int) -> tuple[MaxNumSeqs | None, bool | None]:
+def _max_num_seqs(model: ModelConfig, asked: TpQuestion, p: int) -> tuple[MaxNumSeqs | None, bool | None]:
     """Requests by memory, of the group and of as many GPUs apart; and whether the model fits p GPUs at all."""
     if asked.memory is None or model.kv_problem(p) is not None:
         return None, None
@@ -257,7 +257,7 @@ def _max_num_seqs(model: ModelConfig, asked: Asked, p: int) -> tuple[MaxNumSeqs 
     return MaxNumSeqs(split, p * one if one is not None else None), fits
 
 
-def _requests(model: ModelConfig, asked: Asked, p: int) -> int | None:
+def _requests(model: ModelConfig, asked: TpQuestion, p: int) -> int | None:
     """None where the model does not fit; 0 where no length is known and it does."""
     memory = asked.memory
     assert memory is not None
@@ -291,7 +291,7 @@ def _verdict(p: int, refused: Sequence[Break], rows: Sequence[Step], fits: bool 
 # --- all of them ------------------------------------------------------------------------------------------------------
 
 
-def _choice(asked: Asked, candidates: Sequence[Candidate]) -> str:
+def _choice(asked: TpQuestion, candidates: Sequence[Candidate]) -> str:
     """The rule, in one sentence."""
     able = [one for one in candidates if one.verdict != REFUSED]
     if not able:
@@ -326,18 +326,18 @@ def _choice(asked: Asked, candidates: Sequence[Candidate]) -> str:
     )
 
 
-def _commands(model: ModelConfig, asked: Asked) -> tuple[str, ...]:
+def _commands(model: ModelConfig, asked: TpQuestion) -> tuple[str, ...]:
     if model.dense is None:
         return ()
     return commands(model.dense, asked.ps, _tokens(asked), asked.activation_bytes)
 
 
-def _tokens(asked: Asked) -> tuple[int, int]:
+def _tokens(asked: TpQuestion) -> tuple[int, int]:
     """The least and the most of a step: on record, else as asked."""
     return span(asked.steps) if asked.steps is not None else (min(asked.tokens), max(asked.tokens))
 
 
-def _notes(asked: Asked, backends: Sequence[str], groups: Sequence[Group]) -> list[str]:
+def _notes(asked: TpQuestion, backends: Sequence[str], groups: Sequence[Group]) -> list[str]:
     found = []
     if any(isinstance(cost, Link) for cost in asked.costs.values()):
         found.append("tau is a first guess by latency and bandwidth; all-reduces measured at these sizes decide")

@@ -67,7 +67,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RequestWork:
     input_tokens: int
     output_tokens: int
     prefill: Part
@@ -106,7 +106,7 @@ class WorkPlan:
     heads: int
     layers: int
     tp: int
-    requests: tuple[Request, ...]
+    requests: tuple[RequestWork, ...]
     many: int  # requests that the mix holds
     batches: tuple[Batch, ...]
     peak: Peak | None
@@ -154,7 +154,7 @@ def plan(model: ModelConfig, mix: Mix, batches: Sequence[int], *, tp: int = 1, p
     )
 
 
-def request(model: ModelConfig, input_tokens: int, output_tokens: int, tp: int = 1) -> Request:
+def request(model: ModelConfig, input_tokens: int, output_tokens: int, tp: int = 1) -> RequestWork:
     """Prefill in one step; each decode in a step of its own, whose weights it reads alone."""
     dense = model.dense
     assert dense is not None
@@ -163,7 +163,7 @@ def request(model: ModelConfig, input_tokens: int, output_tokens: int, tp: int =
     linear, row = dense.matmul_flops_per_token / tp, dense.flops_per_row / tp
     token, weights = growth_bytes(model.layers, model.value_bytes, tp), dense.weights_read_bytes / tp
     later = output_tokens - 1
-    return Request(
+    return RequestWork(
         input_tokens,
         output_tokens,
         Part(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from vtop.report.findings.next_steps import NextStep
-from vtop.report.render.document import Block, Finding, Findings, Table, Text
+from vtop.report.render.document import Block, FindingBlock, Findings, Table, Text
 from vtop.session.frame.prices import FLAGS, LABELS, Price, Prices, Suggestion, brings, worth
 
 EXPLAINED: Final = (
@@ -31,7 +31,7 @@ def blocks(of: Priced) -> tuple[Block, ...]:
     prices, missing = of.prices, tuple(Text(f"Not priced: {why}.") for why in of.missing)
     if not prices:
         return missing
-    found = tuple(Finding(binds(one), ()) for one in prices)
+    found = tuple(FindingBlock(binds(one), ()) for one in prices)
     rows = tuple(row for one in prices for row in _rows(one, several=len(prices) > 1))
     table = Table("The price of each limit", ("", "from", "to", "output tokens/s", "TTFT mean"), rows, (EXPLAINED,))
     left = dict.fromkeys(remark for one in prices for remark in one.remarks)

@@ -16,7 +16,18 @@ from vtop.report.findings.validity import checks
 from vtop.report.model import Report
 from vtop.report.plan import capacity
 from vtop.report.prices import Priced
-from vtop.report.render.document import Advice, Block, Document, Drawing, Facts, Finding, Findings, Section, Table, Text
+from vtop.report.render.document import (
+    Advice,
+    Block,
+    Document,
+    Drawing,
+    Facts,
+    FindingBlock,
+    Findings,
+    Section,
+    Table,
+    Text,
+)
 from vtop.report.tables import drafts, kv, lists, loads, phases, work
 from vtop.report.tables.recordings import before_and_after
 
@@ -76,7 +87,7 @@ def _sections(report: Report, number: int, priced: Priced) -> list[Section]:
     first = [one for one in drawn if one.key in FIRST]
     found = findings(report)
     head: list[Block | None] = [
-        Findings(tuple(Finding(one.sentence, one.evidence) for one in found)) if found else Text(NOTHING),
+        Findings(tuple(FindingBlock(one.sentence, one.evidence) for one in found)) if found else Text(NOTHING),
         *_drawings(first, number),
         Facts(facts(report)),
         _validity(report),

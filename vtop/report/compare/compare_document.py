@@ -9,7 +9,7 @@ from vtop.report.compare import words
 from vtop.report.compare.compared_numbers import FIRST
 from vtop.report.compare.difference_figure import figure, of_number
 from vtop.report.compare.parts import Comparison, Difference, NumberPart, PhasePart, SidePart
-from vtop.report.render.document import Block, Document, Drawing, Facts, Finding, Findings, Section, Table
+from vtop.report.render.document import Block, Document, Drawing, Facts, FindingBlock, Findings, Section, Table
 
 _SPOKEN: Final = ("output_per_s", "ttft.mean_s", "itl.mean_s")
 
@@ -39,11 +39,11 @@ def _named(side: SidePart) -> str:
 # --- what differs ----------------------------------------------------------------------------------------------------
 
 
-def _findings(comparison: Comparison) -> tuple[Finding, ...]:
+def _findings(comparison: Comparison) -> tuple[FindingBlock, ...]:
     return (_counted(comparison), *_ranges(comparison))
 
 
-def _counted(comparison: Comparison) -> Finding:
+def _counted(comparison: Comparison) -> FindingBlock:
     all_ = [one for phase in comparison.phases for number in phase.numbers for one in number.differences]
     judged = [one for one in all_ if one.judged]
     beyond = sum(one.beyond for one in judged)
@@ -61,10 +61,10 @@ def _counted(comparison: Comparison) -> Finding:
             "the noise is that within one run: what another start, GPU or day changes is not in it, repeats show that "
             "(vtop compare A1,A2 B1,B2)"
         )
-    return Finding(said + rest, tuple(evidence))
+    return FindingBlock(said + rest, tuple(evidence))
 
 
-def _ranges(comparison: Comparison) -> list[Finding]:
+def _ranges(comparison: Comparison) -> list[FindingBlock]:
     """From how much less to how much more, over the phases: what a claim of reproducibility says."""
     found = []
     for side in comparison.sides[1:]:
@@ -75,7 +75,7 @@ def _ranges(comparison: Comparison) -> list[Finding]:
     return found
 
 
-def _range(first: SidePart, side: SidePart, known: list[tuple[PhasePart, NumberPart, Difference]]) -> Finding:
+def _range(first: SidePart, side: SidePart, known: list[tuple[PhasePart, NumberPart, Difference]]) -> FindingBlock:
     name, ratios = words.label(known[0][1]), [one.ratio or 0.0 for _, _, one in known]
     low, high = words.percent(min(ratios)), words.percent(max(ratios))
     span = f"{low} % to {high} % over {len(known)} phases" if len(known) > 1 else f"{low} %"
@@ -83,7 +83,7 @@ def _range(first: SidePart, side: SidePart, known: list[tuple[PhasePart, NumberP
     rest = sum(not one.judged for _, _, one in known)
     said = f"beyond the noise in {', '.join(beyond)}" if beyond else "beyond the noise nowhere"
     evidence = [said] + ([f"noise not known in {rest}"] if rest else [])
-    return Finding(f"{name[:1].upper()}{name[1:]}, {side.name} against {first.name}: {span}.", tuple(evidence))
+    return FindingBlock(f"{name[:1].upper()}{name[1:]}, {side.name} against {first.name}: {span}.", tuple(evidence))
 
 
 def _overview(comparison: Comparison) -> Table:

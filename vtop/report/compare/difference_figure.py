@@ -12,7 +12,7 @@ from typing import Final
 from vtop import units
 from vtop.report.compare import words
 from vtop.report.compare.parts import Comparison, Difference, NumberPart, PhasePart
-from vtop.report.figures.figure import Figure, Panel, Point, Series
+from vtop.report.figures.figure import Figure, FigurePanel, Point, Series
 from vtop.shipped import folder
 
 DRAWN: Final = ("output_per_s", "ttft.mean_s", "itl.mean_s")
@@ -64,7 +64,7 @@ def of_number(comparison: Comparison, name: str, side: str) -> list[tuple[PhaseP
     ]
 
 
-def _panel(comparison: Comparison, name: str) -> Panel | None:
+def _panel(comparison: Comparison, name: str) -> FigurePanel | None:
     series, label = [], ""
     for at, side in enumerate(comparison.sides[1:]):
         found = [one for one in of_number(comparison, name, side.name) if one[2].ratio is not None]
@@ -79,7 +79,7 @@ def _panel(comparison: Comparison, name: str) -> Panel | None:
             for word, points in (("up", _points(found, 1)), ("down", _points(found, -1)))
             if any(value is not None for _, value in points)
         ]
-    return Panel(f"{label}, %", tuple(series)) if series else None
+    return FigurePanel(f"{label}, %", tuple(series)) if series else None
 
 
 def _points(found: list[tuple[PhasePart, NumberPart, Difference]], way: int) -> tuple[Point, ...]:

@@ -7,7 +7,7 @@ from math import log
 
 from vtop import units
 from vtop.report.figures.choices import bars, known_of
-from vtop.report.figures.figure import Figure, Panel, Point, Series
+from vtop.report.figures.figure import Figure, FigurePanel, Point, Series
 from vtop.report.labels import PARTS, levels_of, part, ttft_words
 from vtop.report.model import Report
 from vtop.report.numbers import Numbers
@@ -33,7 +33,7 @@ def ttft(report: Report) -> Figure | None:
         alt="; ".join(f"{phase.label}: {ttft_words(of)}" for phase, of in phases) + ".",
         x_title="phase",
         x_kind="category",
-        panels=(Panel("time", series, stacked=True, unit="s"),),
+        panels=(FigurePanel("time", series, stacked=True, unit="s"),),
     )
 
 
@@ -71,7 +71,7 @@ def crossing(report: Report) -> Figure | None:
         ),
         x_title=unit,
         x_kind="log",
-        panels=(Panel("time", tuple(series), log=True, unit="s"),),
+        panels=(FigurePanel("time", tuple(series), log=True, unit="s"),),
     )
 
 
@@ -115,7 +115,7 @@ def iterations(report: Report) -> Figure | None:
         x_title="phase",
         x_kind="category",
         panels=(
-            Panel(
+            FigurePanel(
                 "tokens a step",
                 (
                     Series("decode", "decode", bars(phases, lambda one: one.decode_per_step), "bar"),
@@ -151,7 +151,7 @@ def wall_clock(report: Report) -> Figure | None:
         x_title="phase",
         x_kind="category",
         panels=(
-            Panel(
+            FigurePanel(
                 "time",
                 tuple(Series(name, role, bars(phases, of_part), "bar") for name, role, of_part in parts),
                 stacked=True,

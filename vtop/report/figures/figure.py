@@ -18,7 +18,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RuleLine:
     """A level that is drawn through a panel: a limit, a trigger."""
 
     name: str
@@ -27,13 +27,13 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class FigurePanel:
     """`title` names the quantity and its unit. Zero-based unless `log` or there is a `bottom`, below which nothing is
     drawn; bars and areas stand on one another if `stacked`."""
 
     title: str
     series: tuple[Series, ...]
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[RuleLine, ...] = ()
     log: bool = False
     stacked: bool = False
     top: float | None = None
@@ -51,7 +51,7 @@ class Figure:
     alt: str
     x_title: str
     x_kind: str
-    panels: tuple[Panel, ...]
+    panels: tuple[FigurePanel, ...]
     shades: tuple[tuple[float, float, str], ...] = ()  # stretches of the axis: from, to, what
     ticks: tuple[float, ...] = field(default=())  # instants marked on every panel: preemptions
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from vtop import units
 from vtop.report.figures.choices import HUES, bars
-from vtop.report.figures.figure import Figure, Panel, Point, Rule, Series
+from vtop.report.figures.figure import Figure, FigurePanel, Point, RuleLine, Series
 from vtop.report.model import Report
 from vtop.report.numbers import Numbers
 
@@ -50,7 +50,7 @@ def kv_expected(report: Report) -> Figure | None:
         x_title="phase",
         x_kind="category",
         panels=(
-            Panel(
+            FigurePanel(
                 "share of the pool",
                 (
                     Series("measured peak", "kv", bars(phases, lambda one: one.kv.peak_ratio), "line"),
@@ -94,13 +94,13 @@ def asked_of(named: Sequence[tuple[str, Numbers]], key: str = "asked") -> Figure
         x_title="",
         x_kind="category",
         panels=(
-            Panel(
+            FigurePanel(
                 "requests", (Series("in flight", "waiting", asked, "bar"), Series("ran at most", "running", ran, "bar"))
             ),
-            Panel(
+            FigurePanel(
                 "need ÷ pool",
                 (Series("need ÷ pool", "kv", need, "points"),),
-                (Rule("the pool", "limit", 1.0),),
+                (RuleLine("the pool", "limit", 1.0),),
                 log=True,
             ),
         ),
@@ -149,5 +149,5 @@ def work_of(named: Sequence[tuple[str, Numbers]], key: str = "work") -> Figure |
         + ".",
         x_title="mean context, tokens",
         x_kind="number",
-        panels=(Panel("GFLOP/token", tuple(series), bottom=0.9 * min(flops for _, _, flops, _ in known) / GIGA),),
+        panels=(FigurePanel("GFLOP/token", tuple(series), bottom=0.9 * min(flops for _, _, flops, _ in known) / GIGA),),
     )

@@ -8,7 +8,7 @@ from typing import Final
 
 from vtop import units
 from vtop.report.figures.choices import HUES
-from vtop.report.figures.figure import Figure, Panel, Point, Series
+from vtop.report.figures.figure import Figure, FigurePanel, Point, Series
 from vtop.report.labels import best, percentile_words
 from vtop.report.model import Phase, Report
 from vtop.session.load.distribution import Distribution
@@ -40,7 +40,7 @@ def latencies(report: Report) -> list[Figure]:
                 alt="; ".join(_words(phase, one, name, _USUAL) for phase, one in curves) + ".",
                 x_title="seconds",
                 x_kind="log",
-                panels=(Panel("share at or below", series, top=1.0, unit="share"),),
+                panels=(FigurePanel("share at or below", series, top=1.0, unit="share"),),
             )
         )
     return found
@@ -64,7 +64,7 @@ def tail(report: Report) -> Figure | None:
         x_title="seconds",
         x_kind="log",
         panels=(
-            Panel(
+            FigurePanel(
                 "share of longer gaps",
                 tuple(
                     Series(phase.label, HUES[at % len(HUES)], _positive(one.tail), "step" if exact else "points")

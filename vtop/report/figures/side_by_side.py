@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vtop import units
-from vtop.report.figures.figure import Figure, Panel, Series
+from vtop.report.figures.figure import Figure, FigurePanel, Series
 from vtop.report.labels import PARTS, best, part, percentile_words, ttft_words, upper
 from vtop.report.model import Report
 from vtop.report.numbers import Numbers, Percentile
@@ -20,16 +20,16 @@ def three(report: Report) -> Figure | None:
 def three_of(named: Sequence[tuple[str, Numbers]], key: str = "three") -> Figure:
     """The same of any stretches, each with its name."""
     panels = [
-        Panel(
+        FigurePanel(
             "output tokens/s",
             (Series("output", "decode", tuple((name, of.output_per_s) for name, of in named), "bar"),),
         ),
-        Panel(
+        FigurePanel(
             "p99 ITL",
             (Series("p99 ITL", "prefill", tuple((name, upper(_tail(of))) for name, of in named), "bar"),),
             unit="s",
         ),
-        Panel(
+        FigurePanel(
             "preemptions",
             (Series("preemptions", "preemption", tuple((name, of.preemptions) for name, of in named), "bar"),),
         ),
@@ -66,7 +66,7 @@ def across(named: Sequence[tuple[str, Numbers]]) -> Figure | None:
         x_title="",
         x_kind="category",
         panels=(
-            Panel(
+            FigurePanel(
                 "time",
                 tuple(
                     Series(name, role, tuple((where, part(of, name) or None) for where, of in known), "points")

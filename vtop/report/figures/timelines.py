@@ -8,7 +8,7 @@ from math import ceil, floor
 from statistics import fmean
 
 from vtop import units
-from vtop.report.figures.figure import Figure, Panel, Point, Rule, Series
+from vtop.report.figures.figure import Figure, FigurePanel, Point, RuleLine, Series
 from vtop.report.model import Report
 from vtop.session.frame.charts import Charts, Points
 from vtop.session.frame.requests import PreemptionEvent, Staircase
@@ -19,15 +19,15 @@ def session(report: Report) -> Figure | None:
     charts = report.timeline
     if charts is None:
         return None
-    requests = Panel(
+    requests = FigurePanel(
         "requests",
         (
             Series("running", "running", _over(charts, charts.running)),
             Series("waiting", "waiting", _over(charts, charts.waiting)),
         ),
     )
-    kv = Panel("KV use", (Series("KV", "kv", _over(charts, charts.kv_used)),), top=1.0, unit="share")
-    fell = Panel(
+    kv = FigurePanel("KV use", (Series("KV", "kv", _over(charts, charts.kv_used)),), top=1.0, unit="share")
+    fell = FigurePanel(
         "preemptions so far", (Series("preemptions", "preemption", _over(charts, charts.preemptions), "step"),)
     )
     run = report.run
@@ -57,7 +57,7 @@ def devices(report: Report) -> Figure | None:
     if charts is None or not any(value is not None for value in charts.power_w):
         return None
     limit = report.power_limit_w
-    rules = (Rule(f"limit {units.watts(limit)}", "limit", limit),) if limit is not None else ()
+    rules = (RuleLine(f"limit {units.watts(limit)}", "limit", limit),) if limit is not None else ()
     counted = "GPU" if len(report.devices) == 1 else "GPUs counted"
     return Figure(
         key="gpus",
@@ -70,9 +70,9 @@ def devices(report: Report) -> Figure | None:
         x_title="time in the session",
         x_kind="time",
         panels=(
-            Panel("power, W", (Series("power", "power", _over(charts, charts.power_w)),), rules),
-            Panel("SM clock, MHz", (Series("clock", "prefill", _over(charts, charts.sm_mhz)),)),
-            Panel("temperature, °C", (Series("temperature", "bad", _over(charts, charts.temp_c)),)),
+            FigurePanel("power, W", (Series("power", "power", _over(charts, charts.power_w)),), rules),
+            FigurePanel("SM clock, MHz", (Series("clock", "prefill", _over(charts, charts.sm_mhz)),)),
+            FigurePanel("temperature, °C", (Series("temperature", "bad", _over(charts, charts.temp_c)),)),
         ),
         shades=tuple((phase.begin_s, phase.end_s, phase.label) for phase in report.phases),
     )
@@ -92,7 +92,7 @@ def residents(report: Report) -> Figure | None:
         x_title="time in the session",
         x_kind="time",
         panels=(
-            Panel(
+            FigurePanel(
                 "requests",
                 (
                     Series("running", "running", _over(charts, charts.running_then), "area"),
@@ -113,7 +113,7 @@ def cycle(report: Report) -> Figure | None:
     begin_s = charts.end_s - charts.column_s * len(charts.kv_used)
     shown = tuple(one.at_s for one in staircase.events if begin_s <= one.at_s <= charts.end_s)
     trigger = staircase.trigger_mean_ratio
-    rules = (Rule(f"trigger {units.percent(trigger)}", "limit", trigger),) if trigger is not None else ()
+    rules = (RuleLine(f"trigger {units.percent(trigger)}", "limit", trigger),) if trigger is not None else ()
     bottom, top = _cycle_axis([one for one in staircase.events if one.at_s in shown])
     return Figure(
         key="cycle",
@@ -132,7 +132,7 @@ def cycle(report: Report) -> Figure | None:
         x_title="time in the session",
         x_kind="time",
         panels=(
-            Panel(
+            FigurePanel(
                 "KV use",
                 (Series("KV", "kv", _over(charts, charts.kv_used), "line"),),
                 rules,
@@ -140,7 +140,7 @@ def cycle(report: Report) -> Figure | None:
                 unit="share",
                 bottom=bottom,
             ),
-            Panel("running", (Series("running", "running", _over(charts, charts.running), "step"),)),
+            FigurePanel("running", (Series("running", "running", _over(charts, charts.running), "step"),)),
         ),
         ticks=shown,
     )
@@ -171,7 +171,7 @@ def staircase(report: Report) -> Figure | None:
         ),
         x_title="time in the session",
         x_kind="time",
-        panels=(Panel("preemptions so far", tuple(series), bottom=0.0),),
+        panels=(FigurePanel("preemptions so far", tuple(series), bottom=0.0),),
     )
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from vtop import units
 from vtop.plan.capacity import Paired, RateResult, RunResult
 from vtop.plan.capacity_answer import CapacityAnswer, CapacityResult
-from vtop.plan.capacity_record import ClosedLoop
+from vtop.plan.capacity_record import ClosedLoopRun
 from vtop.plan.headroom import Headroom
-from vtop.report.figures.figure import Figure, Panel, Rule, Series
+from vtop.report.figures.figure import Figure, FigurePanel, RuleLine, Series
 from vtop.report.render.document import Block, Document, Drawing, Facts, Section, Table, Text
 from vtop.report.tables.cells import known_columns
 
@@ -146,7 +146,7 @@ def _hosts(answer: CapacityResult) -> str:
     )
 
 
-def _closed(one: ClosedLoop) -> str:
+def _closed(one: ClosedLoopRun) -> str:
     return (
         f"A closed loop of {one.concurrency:,} in flight reaches {units.number(one.ended_per_s)} requests/s at "
         f"{units.percent(one.attained_ratio)}. That is no capacity: it sends when an answer has come, so no queue can "
@@ -252,10 +252,10 @@ def _figure(answer: CapacityResult, key: str) -> Figure:
         x_title="requests/s",
         x_kind="number",
         panels=(
-            Panel(
+            FigurePanel(
                 "within the service level, %",
                 (Series("mean", "running", mean), Series("lowest run", "preemption", lowest)),
-                (Rule(f"{target:.0%}", "limit", target * 100),),
+                (RuleLine(f"{target:.0%}", "limit", target * 100),),
             ),
         ),
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from vtop import units
 from vtop.plan.kv import Fit
 from vtop.plan.kv_plan import KvPlan
-from vtop.plan.seqs_cost import Change, SeqsCost
-from vtop.report.figures.figure import Figure, Panel, Series
+from vtop.plan.seqs_cost import LimitChange, SeqsCost
+from vtop.report.figures.figure import Figure, FigurePanel, Series
 from vtop.report.render.document import Block, Document, Drawing, Facts, Section, Table, Text
 
 
@@ -130,11 +130,11 @@ def _cost(cost: SeqsCost) -> Table:
     )
 
 
-def _value(change: Change, value: float | None) -> str:
+def _value(change: LimitChange, value: float | None) -> str:
     return units.seconds(value) if change.unit == "s" else units.number(value)
 
 
-def _change(change: Change) -> str:
+def _change(change: LimitChange) -> str:
     if change.ratio is None or change.before is None:
         return units.UNKNOWN
     doubt = f" ± {change.doubt / abs(change.before):.1%}" if change.doubt is not None and change.before else ""
@@ -152,7 +152,7 @@ def _by_length(answer: KvPlan) -> tuple[Block, ...]:
         alt="The number of requests that fit falls as their length grows.",
         x_title="tokens of a request, prompt and answer",
         x_kind="log",
-        panels=(Panel("requests", (Series("requests that fit", "kv", points),), log=True),),
+        panels=(FigurePanel("requests", (Series("requests that fit", "kv", points),), log=True),),
     )
     return (table, Drawing(figure))
 

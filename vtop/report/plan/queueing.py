@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vtop import units
 from vtop.plan.queueing import QueueAnswer, Rate, Services
-from vtop.report.figures.figure import Figure, Panel, Rule, Series
+from vtop.report.figures.figure import Figure, FigurePanel, RuleLine, Series
 from vtop.report.render.document import Document, Drawing, Facts, Section, Table, Text
 
 
@@ -92,7 +92,7 @@ def _figure(answer: QueueAnswer) -> Figure:
     lowest = [one.attained.floor_ratio * 100 for one in answer.rates]
     mean = [one.attained.mean_ratio * 100 for one in answer.rates]
     lines = (line("lowest run", "preemption", lowest), line("mean", "running", mean))
-    rules = (Rule(f"{answer.queue.target:.0%}", "limit", answer.queue.target * 100),)
+    rules = (RuleLine(f"{answer.queue.target:.0%}", "limit", answer.queue.target * 100),)
     return Figure(
         key="attainment",
         title="Attainment by rate",
@@ -100,5 +100,5 @@ def _figure(answer: QueueAnswer) -> Figure:
         alt="Attainment falls as the rate of arrivals rises, well before the servers are busy all the time.",
         x_title="requests/s",
         x_kind="number",
-        panels=(Panel("within the service level, %", lines, rules),),
+        panels=(FigurePanel("within the service level, %", lines, rules),),
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from vtop import units
-from vtop.plan.identity import Identity
+from vtop.plan.identity import SplitIdentity
 from vtop.plan.tensor_parallel import Step
 from vtop.plan.tp_plan import CHECKLIST, Candidate, TpPlan
 from vtop.plan.trace_check import TraceCheck
-from vtop.report.figures.figure import Figure, Panel, Rule, Series
+from vtop.report.figures.figure import Figure, FigurePanel, RuleLine, Series
 from vtop.report.render.document import Advice, Block, Document, Drawing, Facts, Section, Table, Text
 
 
@@ -36,7 +36,7 @@ def document(answer: TpPlan) -> Document:
     return Document(f"vtop plan tp {answer.name}", tuple(sections))
 
 
-def identity(of: Identity) -> Document:
+def identity(of: SplitIdentity) -> Document:
     said = "OK" if of.holds else "BROKEN"
     pairs = (("one rank", str(of.dense)), *((f"rank {at} of {of.p}", str(part)) for at, part in enumerate(of.parts)))
     blocks = (Text(f"algebra: {said} {of.reduced}"), Facts((*pairs, ("their sum", str(of.reduced)))))
@@ -65,7 +65,7 @@ def _speed(answer: TpPlan, able: list[Candidate]) -> list[Block]:
         alt="The speed-up of tensor parallelism rises with the tokens of a step and stays below the number of GPUs.",
         x_title="tokens of a step",
         x_kind="log",
-        panels=(Panel("times as fast as one GPU", series, (Rule("one GPU", "limit", 1.0),)),),
+        panels=(FigurePanel("times as fast as one GPU", series, (RuleLine("one GPU", "limit", 1.0),)),),
     )
     return [*blocks, Drawing(figure)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vtop import units
-from vtop.plan.work import Part, Request, WorkPlan
+from vtop.plan.work import Part, RequestWork, WorkPlan
 from vtop.report.render.document import Block, Document, Section, Table, Text
 
 
@@ -84,7 +84,7 @@ def _ridge(answer: WorkPlan) -> tuple[Block, ...]:
     return (Text(said + f"{answer.fill_decodes:,} decodes of this context reach it; fewer wait for memory."),)
 
 
-def _lengths(one: Request) -> str:
+def _lengths(one: RequestWork) -> str:
     return f"{one.input_tokens:,} + {one.output_tokens:,}"
 
 

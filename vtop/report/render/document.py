@@ -16,7 +16,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FindingBlock:
     """A sentence, and what it rests on."""
 
     sentence: str
@@ -25,7 +25,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    items: tuple[Finding, ...]
+    items: tuple[FindingBlock, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Final
 import plotext
 
 from vtop import units
-from vtop.report.figures.figure import Figure, Panel, Series
+from vtop.report.figures.figure import Figure, FigurePanel, Series
 
 ROWS: Final = 11
 _BARS: Final = ("█", "▒", "░", "▓")
@@ -24,11 +24,11 @@ def plot(figure: Figure, width: int) -> str:
     return "\n".join(_panel(figure, panel, width) for panel in figure.panels if _known(panel))
 
 
-def _known(panel: Panel) -> bool:
+def _known(panel: FigurePanel) -> bool:
     return any(value is not None for series in panel.series for _, value in series.points)
 
 
-def _panel(figure: Figure, panel: Panel, width: int) -> str:
+def _panel(figure: Figure, panel: FigurePanel, width: int) -> str:
     plotext.clear_figure()
     plotext.theme("clear")
     plotext.limit_size(False, False)
@@ -43,7 +43,7 @@ def _panel(figure: Figure, panel: Panel, width: int) -> str:
     return "\n".join(("   ".join(head), *(line.rstrip() for line in drawn.splitlines())))
 
 
-def _bars(panel: Panel, width: int) -> list[str]:
+def _bars(panel: FigurePanel, width: int) -> list[str]:
     """A bar lies; the first category is the uppermost. Returns the sign of each series."""
     names = [str(x) for x, _ in panel.series[0].points][::-1]
     heights = [[value or 0.0 for _, value in series.points][::-1] for series in panel.series]
@@ -58,7 +58,7 @@ def _bars(panel: Panel, width: int) -> list[str]:
     return signs
 
 
-def _lines(figure: Figure, panel: Panel) -> list[str]:
+def _lines(figure: Figure, panel: FigurePanel) -> list[str]:
     """Returns the sign of each series."""
     places = _places(panel) if figure.x_kind == "category" else {}
     alone = len(panel.series) == 1
@@ -86,7 +86,7 @@ def _lines(figure: Figure, panel: Panel) -> list[str]:
     return signs
 
 
-def _places(panel: Panel) -> dict[str, float]:
+def _places(panel: FigurePanel) -> dict[str, float]:
     names = dict.fromkeys(str(x) for series in panel.series for x, _ in series.points)
     return {name: float(at) for at, name in enumerate(names, start=1)}
 
@@ -113,7 +113,7 @@ def _stairs(run: Sequence[tuple[float, float]]) -> tuple[list[float], list[float
     return xs, ys
 
 
-def _ticks(figure: Figure, panel: Panel, places: dict[str, float]) -> None:
+def _ticks(figure: Figure, panel: FigurePanel, places: dict[str, float]) -> None:
     known = [x for series in panel.series for x, y in series.points if y is not None]
     if figure.x_kind == "category":
         plotext.xticks(list(places.values()), [_short(name) for name in places])

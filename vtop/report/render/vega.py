@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 import altair as alt
 import vl_convert
 
-from vtop.report.figures.figure import Figure, Panel, Series
+from vtop.report.figures.figure import Figure, FigurePanel, Series
 
 WIDTH: Final = 1060  # as wide as the page
 MANY_TENS: Final = 6  # powers of ten: of more, only they are marked
@@ -109,11 +109,11 @@ def _of(rows: list[dict[str, Any]], tables: Tables) -> Any:
     return alt.Chart(alt.NamedData(name))
 
 
-def _styles(panel: Panel) -> list[str]:
+def _styles(panel: FigurePanel) -> list[str]:
     return list(dict.fromkeys(series.style for series in panel.series))
 
 
-def _marks(panel: Panel, style: str, x: _Axis, tables: Tables) -> Any:
+def _marks(panel: FigurePanel, style: str, x: _Axis, tables: Tables) -> Any:
     """All series of one style."""
     series = [one for one in panel.series if one.style == style]
     base = _of([row for place, one in enumerate(series) for row in _rows(one, place)], tables)
@@ -148,7 +148,7 @@ def _rows(series: Series, place: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _encoding(panel: Panel, style: str, x: _Axis) -> dict[str, Any]:
+def _encoding(panel: FigurePanel, style: str, x: _Axis) -> dict[str, Any]:
     names = [_clean(one.name) for one in panel.series]
     alone = len(panel.series) == 1
     scale = alt.Scale(domain=names, range=[_PLACEHOLDER[one.role] for one in panel.series])
@@ -244,7 +244,7 @@ def _decades(least: float) -> list[float]:
     return [10.0**-power for power in range(round(-log10(least)) + 1)]
 
 
-def _y(panel: Panel, field: str, *, stacked: bool = False) -> Any:
+def _y(panel: FigurePanel, field: str, *, stacked: bool = False) -> Any:
     known = [y for one in panel.series for _, y in one.points if y is not None]
     top = panel.top if panel.top is not None else 1.0 if known and not any(known) else None  # all are 0
     if panel.log:
@@ -287,7 +287,7 @@ def _ticks(figure: Figure, x: _Axis, tables: Tables) -> list[Any]:
     return [base.mark_rule(color=_PLACEHOLDER["preemption"], strokeWidth=1, opacity=0.8).encode(x=x.of("at"))]
 
 
-def _rules(panel: Panel, x: _Axis, tables: Tables) -> list[Any]:
+def _rules(panel: FigurePanel, x: _Axis, tables: Tables) -> list[Any]:
     found = []
     for rule in panel.rules:
         base = _of([{"at": rule.at, "name": _clean(rule.name)}], tables)

@@ -18,7 +18,7 @@ from vtop.engine.whatif.whatif import Row, WhatIf
 from vtop.report.compare import words
 from vtop.report.compare.parts import Difference, NumberPart
 from vtop.report.prices import Priced, blocks
-from vtop.report.render.document import Block, Document, Facts, Finding, Findings, Section, Table, Text
+from vtop.report.render.document import Block, Document, Facts, FindingBlock, Findings, Section, Table, Text
 from vtop.session.frame.servers import typed
 
 Answer = WhatIf | FlagSearch
@@ -180,10 +180,10 @@ def _telling(row: Row) -> bool:
     return row.before is not None and bool(row.before or row.after)
 
 
-def _finding(row: Row) -> Finding:
+def _finding(row: Row) -> FindingBlock:
     part, of = _parts(row)
     before, after = _value(row, row.before), _value(row, row.after)
-    return Finding(f"{row.number.label}: {before} to {after}, {row.verdict}", (words.relative(part, of),))
+    return FindingBlock(f"{row.number.label}: {before} to {after}, {row.verdict}", (words.relative(part, of),))
 
 
 def _difference(row: Row) -> tuple[str, ...]:
@@ -282,7 +282,7 @@ def _search(at: int, answer: FlagSearch) -> list[Section]:
         (criterion, PAIRED),
         words=(len(columns) + 1,),
     )
-    said = Findings((Finding(_best(answer, best), (criterion,)),))
+    said = Findings((FindingBlock(_best(answer, best), (criterion,)),))
     return [Section(f"search{at}", f"--{answer.name}", 3, (said, table)), _doubts(at, answer.remarks)]
 
 

@@ -31,7 +31,7 @@ _LONGEST_PATIENCE_S: Final = 30.0
 _EXACT: Final = {"partial_response": "false", "max_source_resolution": "0s"}
 
 
-class Series(msgspec.Struct):
+class StoredSeries(msgspec.Struct):
     """The samples of one series, as they came: [[Unix time in s, "value"],…]."""
 
     metric: dict[str, str]
@@ -54,7 +54,7 @@ class Series(msgspec.Struct):
 
 
 class _Matrix(msgspec.Struct):
-    result: list[Series]
+    result: list[StoredSeries]
 
 
 class _Answer(msgspec.Struct):
@@ -125,14 +125,14 @@ class PrometheusApi:
         except msgspec.ValidationError:
             raise self._odd(SERIES) from None
 
-    def presence(self, query: str, begin_s: float, end_s: float, step_s: float) -> list[Series]:
+    def presence(self, query: str, begin_s: float, end_s: float, step_s: float) -> list[StoredSeries]:
         """A query evaluated every step_s: what there was, roughly when."""
         form = {"query": query, "start": f"{begin_s:.3f}", "end": f"{end_s:.3f}", "step": f"{step_s:.3f}"}
         return self._matrix(self._asked(QUERY_RANGE, form))
 
     def samples(
         self, selector: str, begin_s: float, end_s: float, length_s: float = math.inf
-    ) -> Iterator[tuple[float, list[Series]]]:
+    ) -> Iterator[tuple[float, list[StoredSeries]]]:
         """The samples after begin_s and up to end_s, in pieces of length_s at most: (the end of a piece, its series).
 
         Windows that touch may share a sample at their common end (Prometheus 2 includes both ends, 3 does not): whoever
@@ -154,7 +154,7 @@ class PrometheusApi:
             yield piece_s, found
             begin_s = piece_s
 
-    def window(self, selector: str, end_s: float, length_s: float) -> list[Series]:
+    def window(self, selector: str, end_s: float, length_s: float) -> list[StoredSeries]:
         """The samples of one window. Raises TooMuch, VtopError."""
         query = f"{selector}[{max(1, math.ceil(length_s * 1000))}ms]"
         return self._matrix(self._asked(QUERY, {"query": query, "time": f"{end_s:.3f}"}, split=True))
@@ -203,7 +203,7 @@ class PrometheusApi:
             return f"; is it a Prometheus? {path} is asked for below the URL that was given, with its path"
         return ""
 
-    def _matrix(self, body: bytes) -> list[Series]:
+    def _matrix(self, body: bytes) -> list[StoredSeries]:
         answer = self._decoded(_matrix, body)
         for warning in answer.warnings:
             self._tell(f"Prometheus warns, what it gave may be incomplete: {warning}")

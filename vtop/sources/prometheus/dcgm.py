@@ -17,8 +17,8 @@ from typing import Final
 from vtop.errors import VtopError
 from vtop.recording import Gpu, GpuReading
 from vtop.recording.merge_gpus import Devices
-from vtop.sources.prometheus.api import PrometheusApi, Series, quoted
-from vtop.sources.prometheus.who import Found
+from vtop.sources.prometheus.api import PrometheusApi, StoredSeries, quoted
+from vtop.sources.prometheus.who import FoundTarget
 
 _PREFIX: Final = "DCGM_FI_DEV_"
 _MIB: Final = float(1 << 20)
@@ -55,7 +55,7 @@ class JoinedGpu:
 
 
 def joined(
-    api: PrometheusApi, servers: Sequence[Found], begin_s: float, end_s: float, rule: tuple[str, str] | None
+    api: PrometheusApi, servers: Sequence[FoundTarget], begin_s: float, end_s: float, rule: tuple[str, str] | None
 ) -> tuple[list[JoinedGpu], list[str]]:
     """The GPUs of these servers, and what there is to say. rule: labels of servers and of GPUs that are equal."""
     rows = api.series("{" + f"__name__=~{quoted(_MARK)}" + "}", begin_s, end_s)
@@ -105,7 +105,7 @@ class GpuReader:
         uuids = sorted({gpu.labels.get("UUID", "") for gpu in self._gpus.values()})
         return "{" + f"__name__=~{quoted(_NAMES)},UUID=~{quoted('|'.join(map(re.escape, uuids)))}" + "}"
 
-    def events(self, piece: Sequence[Series]) -> Iterator[Gpu]:
+    def events(self, piece: Sequence[StoredSeries]) -> Iterator[Gpu]:
         """The readings of a piece that are new."""
         lines: dict[tuple[float, tuple[str, ...]], dict[str, dict[str, float]]] = {}
         for series in piece:
@@ -149,7 +149,7 @@ def _key(row: Mapping[str, str]) -> str:
     return f"{uuid}/{part}" if part else uuid
 
 
-def _owners(row: Mapping[str, str], servers: Sequence[Found], rule: tuple[str, str] | None) -> tuple[int, ...]:
+def _owners(row: Mapping[str, str], servers: Sequence[FoundTarget], rule: tuple[str, str] | None) -> tuple[int, ...]:
     rows = [dict(server.copies[0].labels) for server in servers]
     if rule is not None:
         mine, its = rule

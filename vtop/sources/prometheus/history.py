@@ -17,10 +17,10 @@ import msgspec
 
 from vtop.metrics.page import Folder
 from vtop.recording import GAP_INTERVALS, Event, Identity, Note, Outage
-from vtop.sources.prometheus.api import PrometheusApi, Series
+from vtop.sources.prometheus.api import PrometheusApi, StoredSeries
 from vtop.sources.prometheus.dcgm import GpuReader
 from vtop.sources.prometheus.pages import TOOK, UP, PageReader, Scraped
-from vtop.sources.prometheus.who import Found
+from vtop.sources.prometheus.who import FoundTarget
 
 SAMPLE_BYTES = 25
 SAMPLES_AT_ONCE = 640_000  # of all servers together
@@ -34,7 +34,9 @@ NOT_STORED = "read from Prometheus, which does not store version, flags and max_
 class ScrapeFolder:
     """Turns the scrapes of one server, whoever scraped it, into events."""
 
-    def __init__(self, index: int, server: Found, unix_s: float, shape: Mapping[str, int | str] | None = None) -> None:
+    def __init__(
+        self, index: int, server: FoundTarget, unix_s: float, shape: Mapping[str, int | str] | None = None
+    ) -> None:
         """unix_s: of the session's second 0, on Prometheus' clock."""
         self.last_s = -math.inf  # Unix time of the latest scrape
         self._index = index
@@ -88,7 +90,7 @@ class Piece:
 
     end_s: float
     reader: PageReader
-    series: Sequence[Series]
+    series: Sequence[StoredSeries]
 
     @property
     def times(self) -> list[float]:
@@ -107,7 +109,7 @@ class History:
     def __init__(
         self,
         api: PrometheusApi,
-        servers: Sequence[Found],
+        servers: Sequence[FoundTarget],
         folders: Sequence[ScrapeFolder],
         copies: Sequence[ServerCopies],
         stretch: tuple[float, float],
@@ -188,14 +190,14 @@ def pieces(api: PrometheusApi, copies: ServerCopies, begin_s: float, end_s: floa
 
 
 def _with_up(
-    api: PrometheusApi, reader: PageReader, series: list[Series], end_s: float, length_s: float
-) -> list[Series]:
+    api: PrometheusApi, reader: PageReader, series: list[StoredSeries], end_s: float, length_s: float
+) -> list[StoredSeries]:
     """With the `up` of a server, where that is of a target with fewer labels."""
     selector = reader.label_set.up_selector() if not reader.label_set.with_up else None
     return series if selector is None else [*series, *api.window(selector, end_s, length_s)]
 
 
-def about(servers: Sequence[Found], url: str) -> Note:
+def about(servers: Sequence[FoundTarget], url: str) -> Note:
     """What a recording of a Prometheus says of itself at its beginning."""
     intervals = sorted({server.interval_s for server in servers if server.interval_s is not None})
     every = f"a scrape every {' or '.join(f'{one:g} s' for one in intervals)}" if intervals else "one scrape"

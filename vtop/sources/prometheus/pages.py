@@ -12,7 +12,7 @@ from typing import Final
 
 from vtop.metrics.exposition import SeriesKey
 from vtop.metrics.quantity import Quantity, SeriesKind
-from vtop.sources.prometheus.api import Series
+from vtop.sources.prometheus.api import StoredSeries
 from vtop.sources.prometheus.who import LabelSet, own_labels
 
 UP: Final = "up"
@@ -55,7 +55,7 @@ class PageReader:
     def selector(self) -> str:
         return self.label_set.selector(names_of(self.label_set, core=self.core))
 
-    def pages(self, piece: Sequence[Series], after_s: float) -> Iterator[Scraped]:
+    def pages(self, piece: Sequence[StoredSeries], after_s: float) -> Iterator[Scraped]:
         """The scrapes of a piece that are later than after_s, in order of time."""
         up, took = _by_time(piece, UP), _by_time(piece, TOOK)
         columns = [one for series in piece if (one := self._column(series, after_s)) is not None]
@@ -114,7 +114,7 @@ class PageReader:
             there = [(key, value) for key, value in zip(keys, found, strict=True) if value is not None]
             yield tuple([key for key, _ in there]), [value for _, value in there]
 
-    def _column(self, series: Series, after_s: float) -> _Column | None:
+    def _column(self, series: StoredSeries, after_s: float) -> _Column | None:
         name = series.metric["__name__"]
         if series.is_native:
             self.native.add(name)
@@ -185,6 +185,6 @@ def _escaped(text: str) -> str:
     return "".join(c if c.isalnum() or c in "_:" else f"\\{c}" for c in text)
 
 
-def _by_time(piece: Sequence[Series], name: str) -> dict[float, float]:
+def _by_time(piece: Sequence[StoredSeries], name: str) -> dict[float, float]:
     own = [series.columns() for series in piece if series.metric["__name__"] == name]
     return {at: value for times, values in own for at, value in zip(times, values, strict=True)}

@@ -18,7 +18,7 @@ from vtop.sources.prometheus.api import PrometheusApi
 from vtop.sources.prometheus.dcgm import GpuReader, JoinedGpu, joined
 from vtop.sources.prometheus.history import History, ScrapeFolder, ServerCopies, about
 from vtop.sources.prometheus.pages import PageReader
-from vtop.sources.prometheus.who import Found, servers
+from vtop.sources.prometheus.who import FoundTarget, servers
 
 DEFAULT_PORT: Final = 9090
 _PAGES: Final = ("/graph", "/query", "/targets", "/alerts", "/api/v1", "/api/v1/query")  # what people copy
@@ -27,7 +27,7 @@ _UNKNOWN_INTERVAL_S: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class HistoryQuery:
     """What is wanted of a Prometheus. begin_s, end_s: Unix time on its clock."""
 
     begin_s: float
@@ -44,7 +44,7 @@ class Asked:
 class Stored:
     """The servers of a stretch. Raises VtopError where there is none, or Prometheus cannot be asked."""
 
-    def __init__(self, api: PrometheusApi, asked: Asked, *, argv: Sequence[str] = ()) -> None:
+    def __init__(self, api: PrometheusApi, asked: HistoryQuery, *, argv: Sequence[str] = ()) -> None:
         if not asked.begin_s < asked.end_s:
             raise VtopError("--to is not after --from")
         self.api = api
@@ -131,7 +131,7 @@ def prometheus_target(text: str) -> Target:
     return target(typed)
 
 
-def targets(found: Sequence[Found], with_gpus: Collection[int] = ()) -> tuple[Target, ...]:
+def targets(found: Sequence[FoundTarget], with_gpus: Collection[int] = ()) -> tuple[Target, ...]:
     """As a recording names them: by what Prometheus calls them, which need not be an address. with_gpus: the places of
     those whose GPUs are in the recording."""
     usual_s = interval_s(found)
@@ -141,7 +141,7 @@ def targets(found: Sequence[Found], with_gpus: Collection[int] = ()) -> tuple[Ta
     )
 
 
-def interval_s(found: Sequence[Found]) -> float:
+def interval_s(found: Sequence[FoundTarget]) -> float:
     """Between the scrapes of most of the servers; the longest of several that are as common."""
     known = [one.interval_s for one in found if one.interval_s is not None]
     return max(known, key=lambda one: (known.count(one), one), default=_UNKNOWN_INTERVAL_S)

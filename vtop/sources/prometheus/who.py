@@ -60,7 +60,7 @@ class LabelSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundTarget:
     """A server: copies are the same scrapes, or the same server scraped by somebody else; the first is preferred."""
 
     name: str
@@ -82,7 +82,7 @@ _Probes = dict[Labels, _Probe]
 
 def servers(
     api: PrometheusApi, match: Sequence[str], begin_s: float, end_s: float, by: Sequence[str] = ()
-) -> tuple[list[Found], list[str]]:
+) -> tuple[list[FoundTarget], list[str]]:
     """Whoever was scraped between two instants, and what there is to say of it.
 
     match: PromQL matchers, all of which hold. by: labels that alone tell servers apart, in place of the rule. Raises
@@ -114,7 +114,7 @@ def servers(
     result = []
     for name, cluster in zip(named, clusters, strict=True):
         cluster.sort(key=lambda one: (_interval_s(probes.get(one.labels)) or math.inf, one.labels))
-        result.append(Found(name, tuple(cluster), _interval_s(probes.get(cluster[0].labels))))
+        result.append(FoundTarget(name, tuple(cluster), _interval_s(probes.get(cluster[0].labels))))
     return sorted(result, key=lambda one: one.name), told
 
 
