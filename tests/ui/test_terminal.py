@@ -152,7 +152,9 @@ GONE_AT_ONCE = """
 from vtop.ui.app import VtopApp
 import os, sys, termios
 def run(self, *_, **__):
-    os.close(0)
+    hung_up, other_end = os.pipe()
+    os.close(other_end)
+    os.dup2(hung_up, 0)  # at once: a number that is free for a moment is taken by the next file of another thread
     raise termios.error(5, "Input/output error")
 VtopApp.run = run
 from vtop.cli import main
