@@ -180,6 +180,12 @@ look_options = together(
     click.option("--hide", metavar="PANELS", help="Panels to leave out: gpus,latencies,…; '' for none. [as last time]"),
 )
 
+ray_option = click.option(
+    "--ray",
+    metavar="ADDRESS",
+    help="Send the load from the hosts of this Ray cluster, with workers=16: auto, HOST:6379, ray://HOST:10001.",
+)
+
 load_options = together(
     click.option(
         "--load", "loads", multiple=True, metavar="SPEC", help="Drive the server: c=64, rate=8 for=60s, …; repeatable."
@@ -187,4 +193,5 @@ load_options = together(
     click.option("--slo", metavar="BOUNDS", help="Service levels to keep jointly: ttft=800ms,tpot=50ms,e2e=10s."),
     click.option("--model", metavar="NAME", help="The model to ask for, where several are served."),
     click.option("--yes", is_flag=True, help="Do not ask before loading a server on another host."),
+    ray_option,
 )
