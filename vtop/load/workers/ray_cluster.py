@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,7 +26,6 @@ from vtop.load.workers.relay import About, Relay, machine
 START_S = 60.0  # for the actors to be placed and to have started their workers
 CALL_S = 10.0  # for an answer of an actor
 REACH_S = 5.0  # for the cluster's port to answer
-LOOPBACK = ("localhost", "127.", "::1", "[::1]")
 
 
 class _RayRelay(Relay):
@@ -178,7 +178,13 @@ class RayCluster:
 
 def _is_own(url: str) -> bool:
     """Whether the address means another server on each host."""
-    return socket_path(url) is not None or (urlsplit(url).hostname or "").startswith(LOOPBACK)
+    if socket_path(url) is not None:
+        return True
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def _names(nodes: Sequence[str]) -> list[str]:
