@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from itertools import groupby
 from pathlib import Path
 
 import msgspec
@@ -24,16 +23,16 @@ Made from the table in `vtop/session/glossary/numbers.py`, which the help screen
 
 def numbers_page() -> str:
     page = HEAD
-    for panel, numbers in groupby(NUMBERS, key=lambda number: number.panel):
+    for panel in dict.fromkeys(number.panel for number in NUMBERS):
         page += f"\n## {panel}\n"
-        for number in numbers:
+        for number in (one for one in NUMBERS if one.panel == panel):
             fields = ", ".join(f"`{one}`" for one in (number.field, *number.also))
             page += f"\n**{number.name}** ({number.unit}, {fields}): {number.formula}.\n"
             if not number.on_screen:
                 page += "Not on the screen: in JSON and reports.\n"
             page += f"From {', '.join(f'`{one}`' for one in number.source().split(', '))}.\n"
             if number.caveat:
-                page += f"But: {number.caveat}.\n"
+                page += f"Caveat: {number.caveat}.\n"
     return page
 
 

@@ -337,12 +337,12 @@ async def test_help_explains_every_key_and_every_number() -> None:
         await shown.pilot.press("question_mark")
         help_screen = shown.app.screen
         assert isinstance(help_screen, HelpScreen)
-        scrape = help_screen.scrape().plain
+        page = help_screen.page().plain
         for key in KEYS:
-            assert key.does in scrape
+            assert key.does in page
         for number in NUMBERS:
-            assert number.formula in scrape
-            assert number.field in scrape
+            assert number.formula in page
+            assert number.field in page
         await shown.passes(3.0)  # what lies under it goes on
         await shown.pilot.press("escape")
         assert not isinstance(shown.app.screen, HelpScreen)
@@ -351,9 +351,9 @@ async def test_help_explains_every_key_and_every_number() -> None:
 async def test_help_for_a_panel_is_about_that_panel() -> None:
     async with replay(SWEEP) as shown:
         for panel in layout.body():
-            scrape = HelpScreen(panel).scrape().plain
+            page = HelpScreen(panel).page().plain
             own = [number for number in NUMBERS if number.panel == panel]
-            assert all(number.formula in scrape for number in own)
+            assert all(number.formula in page for number in own)
         await shown.pilot.press("tab", "question_mark")
         assert "preempt" in text(shown.app)
         await shown.pilot.press("q")

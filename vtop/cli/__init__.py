@@ -104,8 +104,8 @@ def _give_up_what_nobody_reads() -> None:
 @look_options
 @load_options
 @click.option("--record", "record_to", type=click.Path(path_type=Path, dir_okay=False), help="Record to FILE.")
-@click.option("--once", is_flag=True, help="Two scrapes, the screen as text (or --json), and out.")
-@click.option("--json", "as_json", is_flag=True, help="With --once: the frame as JSON on stdout.")
+@click.option("--once", is_flag=True, help="Print the screen once as text, from two scrapes, and exit.")
+@click.option("--json", "as_json", is_flag=True, help="With --once: print the frame as JSON.")
 @click.version_option(__version__, message="vtop %(version)s")
 @click.pass_context
 def main(ctx: click.Context, /, **asked: Any) -> None:
@@ -116,9 +116,9 @@ def main(ctx: click.Context, /, **asked: Any) -> None:
     \b
       vtop                            http://localhost:8000
       vtop :8301 gpu7:8000            two servers; also --url
-      vtop --load c=64                and drive it; > and < change the load, x breaks it off
-      vtop --record run.jsonl         keep what you see; r does so at any time
-      vtop --prometheus prom:9090     what a Prometheus scrapes; --from -6h: and scraped
+      vtop --load c=64                drive it, too; > and < change the load, x stops it
+      vtop --record run.jsonl         record what you see; key r does so at any time
+      vtop --prometheus prom:9090     servers that a Prometheus scrapes; --from -6h: the past
       vtop replay run.jsonl           the same screen again
       vtop report run.jsonl           what was found, with figures
       vtop demo                       without a server or a GPU

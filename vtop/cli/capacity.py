@@ -23,50 +23,82 @@ OWN_WORDS = ("c", "rate", "n", "for", "seed", "trace")  # of a load, which the s
 
 @click.command()
 @server_options
-@click.option("--slo", metavar="BOUNDS", required=True, help="What a request must keep: ttft=800ms,tpot=50ms,e2e=10s.")
-@click.option("--attain", type=Share(), default="95%", show_default=True, metavar="SHARE", help="Of the requests.")
-@click.option("--rule", type=click.Choice(["long-run", "floor"]), default="long-run", show_default=True)
-@click.option("--runs", type=click.IntRange(2, 100), default=12, show_default=True, metavar="N", help="Runs a rate.")
 @click.option(
-    "--n", "many", type=click.IntRange(20), default=500, show_default=True, metavar="N", help="Requests a run."
+    "--slo", metavar="BOUNDS", required=True, help="Bounds that a request must meet: ttft=800ms,tpot=50ms,e2e=10s."
 )
-@click.option("--with", "words", default="in=1024 out=256", show_default=True, metavar="WORDS", help="Each request.")
 @click.option(
-    "--from", "first", type=NumberParam(0.001, 1e6), default=1.0, show_default=True, metavar="R", help="First rate."
+    "--attain",
+    type=Share(),
+    default="95%",
+    show_default=True,
+    metavar="SHARE",
+    help="Share of requests that must meet them.",
+)
+@click.option("--rule", type=click.Choice(["long-run", "floor"]), default="long-run", show_default=True)
+@click.option("--runs", type=click.IntRange(2, 100), default=12, show_default=True, metavar="N", help="Runs per rate.")
+@click.option(
+    "--n", "many", type=click.IntRange(20), default=500, show_default=True, metavar="N", help="Requests per run."
+)
+@click.option(
+    "--with",
+    "words",
+    default="in=1024 out=256",
+    show_default=True,
+    metavar="WORDS",
+    help="Words of the load: the request.",
+)
+@click.option(
+    "--from",
+    "first",
+    type=NumberParam(0.001, 1e6),
+    default=1.0,
+    show_default=True,
+    metavar="R",
+    help="First rate, requests/s.",
 )
 @click.option("--min", "least", type=NumberParam(0.001, 1e6), default=0.01, show_default=True, metavar="R")
 @click.option("--max", "most", type=NumberParam(0.001, 1e6), default=10_000.0, show_default=True, metavar="R")
-@click.option("--precision", type=Share(), default="5%", show_default=True, metavar="SHARE", help="Of the bracket.")
-@click.option("--seed", type=click.IntRange(0, 2**31), default=101, show_default=True, metavar="N", help="First run's.")
-@click.option("--deadline", "deadline_s", type=Seconds(least=1), help="Begin no run that would end after it.")
-@click.option("--no-hold", is_flag=True, help="Without the long run at the passing rate.")
-@click.option("--against", metavar="URL", help="A second server, run by run beside the first, with the same seeds.")
 @click.option(
-    "--closed-loop", type=click.IntRange(1), metavar="C", help="First a closed loop of C in flight, to set beside it."
+    "--precision", type=Share(), default="5%", show_default=True, metavar="SHARE", help="Width of the bracket to reach."
 )
-@click.option("--scale-out", "scale_out_s", type=Seconds(least=1), help="Time until more servers are up: headroom.")
-@click.option("--growth", type=Share(), metavar="SHARE", help="Of arrivals, until then. [none]")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**31), default=101, show_default=True, metavar="N", help="Seed of the first run."
+)
+@click.option("--deadline", "deadline_s", type=Seconds(least=1), help="Start no run that would end later than this.")
+@click.option("--no-hold", is_flag=True, help="Skip the long run at the passing rate.")
+@click.option(
+    "--against", metavar="URL", help="A second server, tested run by run beside the first with the same seeds."
+)
+@click.option(
+    "--closed-loop", type=click.IntRange(1), metavar="C", help="Run a closed loop of C in flight first, for comparison."
+)
+@click.option(
+    "--scale-out", "scale_out_s", type=Seconds(least=1), help="For the headroom: time until more servers are up."
+)
+@click.option("--growth", type=Share(), metavar="SHARE", help="For the headroom: growth of arrivals until then. [none]")
 @click.option(
     "--resume",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Go on with an interrupted search on record; the same words, the same server.",
+    help="Resume an interrupted recorded search, with the same options on the same server.",
 )
-@click.option("--simulate", "profile", metavar="FILE|PROFILE", help="On the simulated engine, in seconds.")
-@click.option("--max-num-seqs", type=click.IntRange(1), metavar="N", help="Simulated. [128, or as recorded]")
-@click.option("--hosts", type=click.IntRange(0, 32), default=0, metavar="N", help="And on N other plausible hosts. [0]")
-@click.option("--model", metavar="NAME", help="The model to ask for, where several are served.")
+@click.option("--simulate", "profile", metavar="FILE|PROFILE", help="Search on the simulated engine: takes seconds.")
+@click.option(
+    "--max-num-seqs", type=click.IntRange(1), metavar="N", help="Of the simulated engine. [128, or as recorded]"
+)
+@click.option(
+    "--hosts", type=click.IntRange(0, 32), default=0, metavar="N", help="Also simulate N other plausible hosts. [0]"
+)
+@click.option("--model", metavar="NAME", help="Model to request if the server has several.")
 @click.option("--yes", is_flag=True, help="Do not ask before loading a server on another host.")
 @ray_option
-@click.option(
-    "--record", "record_to", type=click.Path(path_type=Path, dir_okay=False), help="All runs, as a recording."
-)
+@click.option("--record", "record_to", type=click.Path(path_type=Path, dir_okay=False), help="Record all runs to FILE.")
 @output_options
 def capacity(*, form: str | None, output: Path | None, **asked: Any) -> None:
-    """How many requests a second keep a service level, when they come by themselves?
+    """How many requests per second can a server take at a service level, when users do not wait for each other?
 
     Poisson arrivals, whole runs as the unit, a joint service level, and a bracket as the answer. The long-run rule
-    judges the mean of the runs with its interval; the floor rule the lowest of them.
+    judges the mean of the runs with its interval, the floor rule the lowest run.
 
     \b
       vtop capacity --url :8000 --slo ttft=800ms,tpot=50ms --record search.jsonl

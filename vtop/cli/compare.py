@@ -42,14 +42,20 @@ class Percent(ParamType[float]):
 
 @click.command()
 @click.argument("sides", nargs=-1, required=True, metavar="A B…")
-@click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), help="Where to. [stdout]")
-@click.option("--format", "form", type=click.Choice(FORMS), help="[by the ending of -o]")
-@click.option("--phase", "phases", multiple=True, metavar="FROM-TO,…", help="Stretches to compare, of every recording.")
+@click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), help="Output file. [stdout]")
+@click.option("--format", "form", type=click.Choice(FORMS), help="Output format. [by the ending of -o]")
+@click.option(
+    "--phase", "phases", multiple=True, metavar="FROM-TO,…", help="Time spans to compare, in every recording."
+)
 @judge_option
-@click.option("--unlike", is_flag=True, help="Compare unlike runs too: other lengths, load or model.")
-@click.option("--confidence", type=Percent(), default="95%", show_default=True, help="Of all intervals together.")
-@click.option("--fail-over", "over", type=Percent(), metavar="5%", help="Exit code 1: something is worse by more.")
-@click.option("--on", metavar="NUMBER,…", help="What --fail-over looks at. [output_per_s,ttft.mean_s,itl.mean_s,…]")
+@click.option("--unlike", is_flag=True, help="Compare unlike runs too: different lengths, loads or models.")
+@click.option("--confidence", type=Percent(), default="95%", show_default=True, help="Of all intervals jointly.")
+@click.option(
+    "--fail-over", "over", type=Percent(), metavar="5%", help="Exit code 1 if something is worse by more than this."
+)
+@click.option(
+    "--on", metavar="NUMBER,…", help="Numbers that --fail-over checks. [output_per_s,ttft.mean_s,itl.mean_s,…]"
+)
 @progress.shown("comparing")
 def compare(
     sides: tuple[str, ...],
@@ -63,9 +69,9 @@ def compare(
     over: float | None,
     on: str | None,
 ) -> int:
-    """Compare recordings phase by phase: the first against each other.
+    """Compare recordings phase by phase: the first with each of the others.
 
-    A side is a recording. Repeats of a run: A1,A2,A3. A run that lies in several files: A1+A2+A3.
+    A side is a recording. Repeats of a run: A1,A2,A3. One run in several files: A1+A2+A3.
     """
     if len(sides) < 2:
         raise VtopError(f"compare {sides[0]} with what? name two sides or more: vtop compare A B")

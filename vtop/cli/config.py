@@ -126,7 +126,7 @@ def _near(name: str, known: Any) -> str:
 @click.command()
 @click.pass_context
 def config(ctx: click.Context) -> None:
-    """Every setting, its value and where it comes from; the file's place on the first line."""
+    """Show every setting, its value and its source; the first line is the path of the configuration file."""
     file, parent = path(), ctx.parent
     assert parent is not None
     echo(f"{file}{'' if file.exists() else '  (not there)'}")

@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 FORMATS = ("csv", "parquet", "perfetto", "prometheus")
 _ENDINGS = {"perfetto": ".trace.json", "prometheus": ".om"}
-_FORCE = click.option("--force", is_flag=True, help="Overwrite what is there.")
+_FORCE = click.option("--force", is_flag=True, help="Overwrite existing files.")
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--to", "form", type=click.Choice(FORMATS), help="What to make of it.")
+@click.option("--to", "form", type=click.Choice(FORMATS), help="Output format.")
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=str),
-    help="Tables: FOLDER/ or a prefix; else a file, - for stdout. [named after FILE, in this folder]",
+    help="For tables FOLDER/ or a prefix; else a file, or - for stdout. [named after FILE, in this folder]",
 )
-@click.option("--every", "every_s", type=Seconds(), help="prometheus: a sample at most every so many seconds. [all]")
+@click.option("--every", "every_s", type=Seconds(), help="prometheus: at most one sample per this time. [all]")
 @_FORCE
 @progress.shown("writing")
 def export(file: Path, *, form: str | None, output: str | None, every_s: float | None, force: bool) -> None:
-    """A recording for other programs: tables, a trace for ui.perfetto.dev, text to backfill a Prometheus.
+    """Export a recording to other programs: tables, a trace for ui.perfetto.dev, text to backfill a Prometheus.
 
     csv and parquet make six files (samples, requests, phases, events, engines, gpus); their paths are printed.
     """
@@ -91,10 +91,10 @@ def _where(output: str) -> tuple[Path, bool]:
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="As one JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @progress.shown("checking")
 def check(file: Path, *, as_json: bool) -> None:
-    """Say what is in a recording and what is wrong with it; exit code 1 where something is."""
+    """Show what a recording holds and what is wrong with it; exit code 1 if anything is."""
     from vtop.recording.check import RecordingCheck
 
     recording = open_recording(file)
@@ -115,13 +115,13 @@ def check(file: Path, *, as_json: bool) -> None:
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--from", "from_s", type=Seconds(), default=0.0, help="Where the stretch begins. [the beginning]")
-@click.option("--to", "to_s", type=Seconds(), help="Where it ends. [the end]")
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="New file, .jsonl, .gz or .zst.")
+@click.option("--from", "from_s", type=Seconds(), default=0.0, help="Start of the part. [the beginning]")
+@click.option("--to", "to_s", type=Seconds(), help="End of the part. [the end]")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="New file: .jsonl, .gz or .zst.")
 @_FORCE
 @progress.shown("cutting")
 def cut(file: Path, *, from_s: float, to_s: float | None, output: Path, force: bool) -> None:
-    """A stretch of a recording as a recording of its own, with the same numbers: --from 0:30 --to 2:10."""
+    """Cut part of a recording into a recording of its own, with the same numbers: --from 0:30 --to 2:10."""
     from vtop.recording.cut import cut as lines_of
 
     if to_s is not None and to_s <= from_s:
@@ -148,13 +148,13 @@ def cut(file: Path, *, from_s: float, to_s: float | None, output: Path, force: b
 
 @click.command()
 @click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="New file, .jsonl, .gz or .zst.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="New file: .jsonl, .gz or .zst.")
 @_FORCE
 @progress.shown("merging")
 def merge(files: tuple[Path, ...], *, output: Path, force: bool) -> None:
-    """Several recordings as one session: of different servers side by side, of one server one after another.
+    """Merge recordings into one session: different servers side by side, one server one after another.
 
-    They are laid together by the wall clock; which of the two it is, is said.
+    They are aligned by the wall clock; vtop says which of the two it did.
     """
     from vtop.recording.merge import Extent, merged, plan
 

@@ -110,12 +110,12 @@ def _checked(plan: tuple[PlannedPhase, ...], asked: dict[str, Any]) -> tuple[Pla
 
 @click.command(cls=OfServers)
 @server_options
-@click.option("--concurrency", default="1,2,4,8,16,32,64", show_default=True, metavar="LIST", help="1..64, or a list.")
-@click.option("--in", "input_tokens", metavar="TOKENS", help="512, or 512~2048. [1024]")
-@click.option("--out", "output_tokens", metavar="TOKENS", help="[256]")
-@click.option("--with", "words", default="", metavar="WORDS", help="More words of a load: n=128 warmup=8 seed=1 …")
+@click.option("--concurrency", default="1,2,4,8,16,32,64", show_default=True, metavar="LIST", help="1..64 or a list.")
+@click.option("--in", "input_tokens", metavar="TOKENS", help="Prompt tokens: 512 or 512~2048. [1024]")
+@click.option("--out", "output_tokens", metavar="TOKENS", help="Output tokens. [256]")
+@click.option("--with", "words", default="", metavar="WORDS", help="Further words of the load: n=128 warmup=8 seed=1 …")
 @click.option("--gap", "gap_s", type=Seconds(), default=5.0, help="Settling time between phases. [5s]")
-@click.option("--slo", metavar="BOUNDS", help="Service levels to keep jointly: ttft=800ms,tpot=50ms,e2e=10s.")
+@click.option("--slo", metavar="BOUNDS", help="Service level, met by all bounds jointly: ttft=800ms,tpot=50ms,e2e=10s.")
 @click.option("--model", metavar="NAME")
 @click.option("--yes", is_flag=True, help="Do not ask before loading a server on another host.")
 @ray_option
@@ -130,9 +130,9 @@ def sweep(
     output: Path,
     **asked: Any,
 ) -> None:
-    """One load after another, each with more in flight, on record; prints a line a phase.
+    """Run one load after another, each with more in flight, and record them; prints a line per phase.
 
-    Exit codes: 0 done, 1 a phase ended early, 2 nothing succeeded or it could not be, 128 + n ended by signal n.
+    Exit codes: 0 done, 1 a phase ended early, 2 nothing succeeded or the load could not run, 128 + n ended by signal n.
     """
     from vtop.load.workload.spec import sweep as planned
 
@@ -176,15 +176,15 @@ def recorded_load(
 
 @click.command()
 @click.argument("words", nargs=-1, required=True, metavar="[URL] SPEC…")
-@click.option("--slo", metavar="BOUNDS", help="Service levels to keep jointly: ttft=800ms,tpot=50ms,e2e=10s.")
-@click.option("--model", metavar="NAME", help="The model to ask for, where several are served.")
+@click.option("--slo", metavar="BOUNDS", help="Service level, met by all bounds jointly: ttft=800ms,tpot=50ms,e2e=10s.")
+@click.option("--model", metavar="NAME", help="Model to request if the server has several.")
 @access_options
 @click.option("--yes", is_flag=True, help="Do not ask before loading a server on another host.")
 @ray_option
 def load(words: tuple[str, ...], **asked: Any) -> None:
-    """The generator alone: a line for every request on stdout, a recording that every other verb reads.
+    """Generate load only: one line per request on stdout, a recording that every other verb reads.
 
-    Exit codes: 0 done, 1 a phase ended early, 2 nothing succeeded or it could not be, 128 + n ended by signal n.
+    Exit codes: 0 done, 1 a phase ended early, 2 nothing succeeded or the load could not run, 128 + n ended by signal n.
     """
     from vtop.load.workload.spec import phases
     from vtop.recording import encode

@@ -15,7 +15,7 @@ from vtop.ui.keys import KEYS
 @click.command()
 @click.pass_context
 def man(ctx: click.Context) -> None:
-    """The manual page on stdout: vtop man | man -l -, or into ~/.local/share/man/man1/vtop.1."""
+    """Print the manual page: vtop man | man -l -, or save it as ~/.local/share/man/man1/vtop.1."""
     parent = ctx.parent
     assert parent is not None
     assert isinstance(parent.command, click.Group)

@@ -118,9 +118,11 @@ def together(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 access_options = together(
-    click.option("--api-key", metavar="KEY", help="Bearer key; better in VTOP_API_KEY or --api-key-file."),
+    click.option("--api-key", metavar="KEY", help="Bearer key; VTOP_API_KEY or --api-key-file are safer."),
     click.option("--api-key-file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE"),
-    click.option("--header", "-H", "headers", multiple=True, metavar="'NAME: VALUE'", help="Sent along; repeatable."),
+    click.option(
+        "--header", "-H", "headers", multiple=True, metavar="'NAME: VALUE'", help="HTTP header to send; repeatable."
+    ),
     click.option(
         "--ca-file", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Certificates to trust."
     ),
@@ -131,11 +133,11 @@ shape_option = click.option(
     "--model-config",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
-    help="The model's config.json, where vtop cannot read the server's own.",
+    help="The model's config.json, if vtop cannot read the server's.",
 )
 
 judge_option = click.option(
-    "--slo", metavar="BOUNDS", help="Judge vtop's own load on record by these: ttft=800ms,tpot=50ms,e2e=10s."
+    "--slo", metavar="BOUNDS", help="Judge the recorded load by these bounds: ttft=800ms,tpot=50ms,e2e=10s."
 )
 
 server_options = together(
@@ -144,7 +146,7 @@ server_options = together(
         "--targets",
         type=click.Path(path_type=Path, dir_okay=False),
         metavar="FILE",
-        help="Further servers: Prometheus' file_sd as JSON, or an address a line.",
+        help="More servers: Prometheus' file_sd as JSON, or one address per line.",
     ),
     click.option("--interval", type=NumberParam(0.1, 3600), default=1.0, show_default=True, metavar="S"),
     access_options,
@@ -154,13 +156,17 @@ server_options = together(
 )
 
 prometheus_options = together(
-    click.option("--prometheus", metavar="URL", help="Read servers from this Prometheus, in place of --url."),
+    click.option("--prometheus", metavar="URL", help="Read servers from this Prometheus instead of --url."),
     click.option("--match", multiple=True, metavar="MATCHER", help='Only servers with job="vllm"; repeatable.'),
-    click.option("--from", "from_at", type=InstantParam(), help="-6h, 2026-03-01T02:00. [now, with 5 min before]"),
-    click.option("--to", "to_at", type=InstantParam(), help="[now, and on]"),
-    click.option("--by", metavar="LABELS", help="Labels that alone tell servers apart: instance or pod,port. [all]"),
-    click.option("--gpu-match", metavar="LABEL=LABEL", help="A server's label and the DCGM exporter's: node=Hostname."),
-    click.option("--core", is_flag=True, help="Only what vtop reads, buckets of five latencies: half the samples."),
+    click.option(
+        "--from", "from_at", type=InstantParam(), help="Start: -6h or 2026-03-01T02:00. [now, after 5 min of history]"
+    ),
+    click.option("--to", "to_at", type=InstantParam(), help="End. [follow the newest samples]"),
+    click.option("--by", metavar="LABELS", help="Labels that identify a server: instance or pod,port. [all]"),
+    click.option(
+        "--gpu-match", metavar="LABEL=LABEL", help="Server label = DCGM exporter label, to join GPUs: node=Hostname."
+    ),
+    click.option("--core", is_flag=True, help="Only core series, with buckets of five latencies: half the samples."),
 )
 
 look_options = together(
@@ -170,14 +176,14 @@ look_options = together(
         envvar="VTOP_THEME",
         help="dark, light, contrast, ansi16, or one of your own. [as last time, else what the terminal can show]",
     ),
-    click.option("--ascii", "ascii_only", is_flag=True, envvar="VTOP_ASCII", help="No character beyond ASCII."),
+    click.option("--ascii", "ascii_only", is_flag=True, envvar="VTOP_ASCII", help="Use ASCII characters only."),
     click.option(
         "--window",
         "window_s",
         type=Seconds(least=1),
-        help="Time window of numbers and charts. [as last time, else it grows to 5m; 5m in documents]",
+        help="Time window of numbers and charts. [as last time, else grows to 5m; 5m in documents]",
     ),
-    click.option("--hide", metavar="PANELS", help="Panels to leave out: gpus,latencies,…; '' for none. [as last time]"),
+    click.option("--hide", metavar="PANELS", help="Panels to hide: gpus,latencies,…; '' for none. [as last time]"),
 )
 
 ray_option = click.option(
@@ -190,8 +196,10 @@ load_options = together(
     click.option(
         "--load", "loads", multiple=True, metavar="SPEC", help="Drive the server: c=64, rate=8 for=60s, …; repeatable."
     ),
-    click.option("--slo", metavar="BOUNDS", help="Service levels to keep jointly: ttft=800ms,tpot=50ms,e2e=10s."),
-    click.option("--model", metavar="NAME", help="The model to ask for, where several are served."),
+    click.option(
+        "--slo", metavar="BOUNDS", help="Service level, met by all bounds jointly: ttft=800ms,tpot=50ms,e2e=10s."
+    ),
+    click.option("--model", metavar="NAME", help="Model to request if the server has several."),
     click.option("--yes", is_flag=True, help="Do not ask before loading a server on another host."),
     ray_option,
 )

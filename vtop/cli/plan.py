@@ -39,33 +39,42 @@ OTHERS = (
 
 @click.group()
 def plan() -> None:
-    """Before and beyond a benchmark: what fits, what it costs, how many GPUs to split over, what a queue does."""
+    """Plan before a benchmark: what fits, what it costs, over how many GPUs to split, what queueing does."""
 
 
 @plan.command()
 @source_options
 @length_options
-@click.option("--concurrency", type=NUMBER, metavar="C", help="A planned load: its demand on the pool.")
-@click.option("--requests", type=NUMBER, metavar="N", help="The --kv-cache-memory that holds so many at their peak.")
-@click.option("--kv-cache-memory", "pool_bytes", type=Size(), metavar="BYTES", help="The pool of one GPU: 6.12GiB.")
-@click.option("--kv-tokens", "pool_tokens", type=NUMBER, metavar="N", help="The pool as vLLM's log says it.")
-@click.option("--num-gpu-blocks", "pool_blocks", type=NUMBER, metavar="N", help="The pool in blocks.")
+@click.option("--concurrency", type=NUMBER, metavar="C", help="Planned load: show its demand on the pool.")
+@click.option(
+    "--requests", type=NUMBER, metavar="N", help="Show the --kv-cache-memory that holds N requests at their peak."
+)
+@click.option("--kv-cache-memory", "pool_bytes", type=Size(), metavar="BYTES", help="KV pool of one GPU: 6.12GiB.")
+@click.option("--kv-tokens", "pool_tokens", type=NUMBER, metavar="N", help="KV pool in tokens, from vLLM's log.")
+@click.option("--num-gpu-blocks", "pool_blocks", type=NUMBER, metavar="N", help="KV pool in blocks.")
 @memory_options
-@click.option("--kv-cache-dtype", "cache_dtype", metavar="TYPE", help="Apart from the weights': auto, fp8, bfloat16, …")
-@click.option("--block-size", type=NUMBER, metavar="N", help="[on record, or 16]")
-@click.option("--max-model-len", type=NUMBER, metavar="N", help="[on record, or the model's]")
-@click.option("--max-num-batched-tokens", type=NUMBER, metavar="N", help="For sliding layers. [on record, or 8192]")
-@click.option("--tp", type=NUMBER, metavar="N", help="Tensor-parallel ranks. [on record, or 1]")
+@click.option("--kv-cache-dtype", "cache_dtype", metavar="TYPE", help="KV dtype: auto, fp8, bfloat16, …")
+@click.option("--block-size", type=NUMBER, metavar="N", help="Tokens per KV block. [as recorded, or 16]")
+@click.option("--max-model-len", type=NUMBER, metavar="N", help="Longest request. [as recorded, or the model's]")
+@click.option(
+    "--max-num-batched-tokens",
+    type=NUMBER,
+    metavar="N",
+    help="Token budget of a step; matters for sliding-window layers. [as recorded, or 8192]",
+)
+@click.option("--tp", type=NUMBER, metavar="N", help="Tensor-parallel ranks. [as recorded, or 1]")
 @click.option("--pp", type=NUMBER, default=1, metavar="N", help="Pipeline stages. [1]")
-@click.option("--dcp", type=NUMBER, default=1, metavar="N", help="Decode context parallel, of the TP ranks. [1]")
-@click.option("--dp", type=NUMBER, metavar="N", help="Replicas. [on record, or 1]")
-@click.option("--no-async-scheduling", "no_async", is_flag=True, help="As vLLM's flag: one step is in flight, not two.")
-@click.option("--disable-hybrid-kv-cache-manager", "no_hybrid", is_flag=True, help="As vLLM's flag.")
-@click.option("--profile", "profile_name", metavar="NAME|FILE", help="Timing, for that cost. [the GPU's]")
-@click.option("--no-cost", is_flag=True, help="Do not simulate what a lower max_num_seqs costs.")
+@click.option(
+    "--dcp", type=NUMBER, default=1, metavar="N", help="Decode context parallel size, within the TP ranks. [1]"
+)
+@click.option("--dp", type=NUMBER, metavar="N", help="Data-parallel replicas. [as recorded, or 1]")
+@click.option("--no-async-scheduling", "no_async", is_flag=True, help="As in vLLM: one step in flight, not two.")
+@click.option("--disable-hybrid-kv-cache-manager", "no_hybrid", is_flag=True, help="As in vLLM.")
+@click.option("--profile", "profile_name", metavar="NAME|FILE", help="Timing profile for the cost. [the GPU's]")
+@click.option("--no-cost", is_flag=True, help="Skip simulating what a lower max_num_seqs costs.")
 @output_options
 def kv(source: Path | None, *, form: str | None, output: Path | None, **asked: Any) -> None:
-    """How many requests does the KV cache hold, and what would hold more?
+    """How many requests does the KV cache hold, and what would make it hold more?
 
     SOURCE is a model's config.json or a recording; --url asks a running server. Bytes are of one GPU.
     """
@@ -103,19 +112,23 @@ def kv(source: Path | None, *, form: str | None, output: Path | None, **asked: A
 
 @plan.command()
 @click.argument("source", type=click.Path(path_type=Path), required=False)
-@click.option("--service", type=Mixture(), metavar="TIMES", help="20ms:0.8,180ms:0.2, or one time: 52ms.")
-@click.option("--rates", type=Rates(), metavar="LIST", help="Requests/s: 2,4,6,8. [by how busy the servers are]")
-@click.option("--slo", metavar="BOUND", required=True, help="From arrival to end: e2e=250ms.")
+@click.option("--service", type=Mixture(), metavar="TIMES", help="Service times: 20ms:0.8,180ms:0.2 or just 52ms.")
+@click.option("--rates", type=Rates(), metavar="LIST", help="Requests/s: 2,4,6,8. [from the utilization]")
+@click.option("--slo", metavar="BOUND", required=True, help="Bound from arrival to end: e2e=250ms.")
 @click.option("--attain", type=Share(), default="95%", show_default=True, metavar="SHARE")
-@click.option("--servers", type=NUMBER, metavar="N", help="Over one queue. [1; of a recording what was in flight]")
-@click.option("--runs", type=click.IntRange(1, 1000), default=12, metavar="N", help="Whole runs a rate. [12]")
-@click.option("--seed", type=int, default=101, show_default=True, metavar="N", help="Of the first run.")
-@click.option("--n", "many", type=click.IntRange(2, 5_000_000), default=50_000, help="Requests a run. [50000]")
-@click.option("--warm", type=click.IntRange(min=0), metavar="N", help="Left out of each. [a tenth]")
-@click.option("--phase", type=NUMBER, metavar="N", help="Of a recording: whose measured times. [the first]")
+@click.option(
+    "--servers", type=NUMBER, metavar="N", help="Servers behind one queue. [1; from a recording: those in flight]"
+)
+@click.option("--runs", type=click.IntRange(1, 1000), default=12, metavar="N", help="Runs per rate. [12]")
+@click.option("--seed", type=int, default=101, show_default=True, metavar="N", help="Seed of the first run.")
+@click.option("--n", "many", type=click.IntRange(2, 5_000_000), default=50_000, help="Requests per run. [50000]")
+@click.option(
+    "--warm", type=click.IntRange(min=0), metavar="N", help="Requests dropped at the start of each run. [a tenth]"
+)
+@click.option("--phase", type=NUMBER, metavar="N", help="Phase of a recording whose times to use. [the first]")
 @output_options
 def queue(source: Path | None, *, form: str | None, output: Path | None, **asked: Any) -> None:
-    """What does waiting do to a service level, at which rate of arrivals?
+    """At which arrival rate does queueing break a service level?
 
     A queue of requests that come by themselves. Service times are --service, or those that a recording (SOURCE) of
     vtop's own closed loop measured.

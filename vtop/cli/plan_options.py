@@ -144,12 +144,12 @@ BANDWIDTH = ByRanks("bandwidth", {"GB/s": 1e9, "": 1.0}, "150GB/s, or 2:200GB/s,
 
 
 output_options = together(
-    click.option("--format", "form", type=click.Choice(FORMATS), help="[by the ending of -o]"),
-    click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), help="Where to. [stdout]"),
+    click.option("--format", "form", type=click.Choice(FORMATS), help="Output format. [by the ending of -o]"),
+    click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), help="Output file. [stdout]"),
 )
 source_options = together(
     click.argument("source", type=click.Path(path_type=Path), required=False),
-    click.option("--url", metavar="URL", help="A running server, in the place of SOURCE."),
+    click.option("--url", metavar="URL", help="A running server, instead of SOURCE."),
     access_options,
     shape_option,
 )
@@ -172,18 +172,20 @@ class Pair(ParamType[tuple[int, int]]):
 length_options = together(
     click.option("--input-len", "inputs", type=RangeParam(), metavar="N|N~M", help="Prompt tokens of a request."),
     click.option("--output-len", "outputs", type=RangeParam(), metavar="N|N~M", help="Output tokens of a request."),
-    click.option("--request", "pairs", type=Pair(), multiple=True, metavar="N+M", help="Both at once; repeatable."),
+    click.option(
+        "--request", "pairs", type=Pair(), multiple=True, metavar="N+M", help="Prompt + output tokens; repeatable."
+    ),
 )
 memory_options = together(
-    click.option(
-        "--gpu-memory", type=Size(), metavar="BYTES", help="Of one GPU, whole; what is left of it is the pool."
-    ),
+    click.option("--gpu-memory", type=Size(), metavar="BYTES", help="Memory of one GPU; the pool is what remains."),
     click.option(
         "--gpu-memory-utilization", type=NumberParam(0.01, 1.0), default=0.92, show_default=True, metavar="SHARE"
     ),
-    click.option("--weights", type=Size(), metavar="BYTES", help="Of one rank. [computed for dense models]"),
-    click.option("--activations", type=Size(), metavar="BYTES", help="Peak of a step, as vLLM profiles it."),
-    click.option("--graphs", type=Size(), metavar="BYTES", help="CUDA graphs, as vLLM's log says."),
-    click.option("--non-torch", type=Size(), metavar="BYTES", help="NCCL, CUDA context, as vLLM's log says."),
-    click.option("--margin", type=Size(), metavar="BYTES", help="To be left free beside all that."),
+    click.option("--weights", type=Size(), metavar="BYTES", help="Weights of one rank. [computed for dense models]"),
+    click.option(
+        "--activations", type=Size(), metavar="BYTES", help="Peak activations of a step, as vLLM profiles them."
+    ),
+    click.option("--graphs", type=Size(), metavar="BYTES", help="CUDA graphs, from vLLM's log."),
+    click.option("--non-torch", type=Size(), metavar="BYTES", help="NCCL and CUDA context, from vLLM's log."),
+    click.option("--margin", type=Size(), metavar="BYTES", help="Memory to leave free."),
 )

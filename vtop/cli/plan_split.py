@@ -38,37 +38,43 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.command()
 @source_options
 @length_options
-@click.option("--identity", is_flag=True, help="Show that one all-reduce an MLP is enough, and nothing else.")
+@click.option("--identity", is_flag=True, help="Only show that one all-reduce per MLP is enough.")
 @click.option("--gpus", "ps", type=Counts(), default="2,4,8", show_default=True, metavar="LIST", help="TP degrees.")
-@click.option("--tokens", type=Counts(), default="1,4,8,16,32", show_default=True, metavar="LIST", help="T of a step.")
+@click.option(
+    "--tokens", type=Counts(), default="1,4,8,16,32", show_default=True, metavar="LIST", help="Tokens per step (T)."
+)
 @click.option("--flops", type=NumberParam(1.0), metavar="N", help="Effective FLOP/s of one GPU: 120e12.")
 @click.option("--profile", "profile_name", metavar="NAME|FILE", help="Time per T from a fitted profile.")
 @click.option("--alpha", type=ALPHA, metavar="TIME", help="Latency of an all-reduce: 8us, or 2:6us,4:8us.")
-@click.option("--bus-bandwidth", type=BANDWIDTH, metavar="RATE", help="Bus bandwidth: 150GB/s, or one a p.")
+@click.option("--bus-bandwidth", type=BANDWIDTH, metavar="RATE", help="Bus bandwidth: 150GB/s, or one per p.")
 @click.option(
-    "--all-reduce", "tables", multiple=True, metavar="[P:]FILE", help="Of all_reduce_perf or vLLM; repeatable."
+    "--all-reduce", "tables", multiple=True, metavar="[P:]FILE", help="Table from all_reduce_perf or vLLM; repeatable."
 )
 @click.option(
-    "--decode-all-reduce", "decode_tables", multiple=True, metavar="[P:]FILE", help="In steps of decodes alone."
+    "--decode-all-reduce", "decode_tables", multiple=True, metavar="[P:]FILE", help="The same for decode-only steps."
 )
-@click.option("--backend", default="fastest", show_default=True, metavar="NAME", help="Of vLLM's communicator table.")
-@click.option("--activation-dtype", "dtype", default="bfloat16", show_default=True, help="That all-reduces carry.")
-@click.option("--other", "other_s", type=(float, float), metavar="S1 SP", help="Seconds of all else, on 1 and on p.")
-@click.option("--slo", metavar="BOUND", help="What a step may take: tpot=20ms.")
-@click.option("--context", type=NUMBER, metavar="N", help="Tokens that a decode looks back on.")
-@click.option("--nodes", type=NUMBER, default=1, metavar="N", help="Over so many hosts. [1]")
-@click.option("--sequence-parallel", is_flag=True, help="vLLM's pass for it is on.")
-@click.option("--link", type=BANDWIDTH, metavar="RATE", help="Between pipeline stages: 25GB/s.")
+@click.option(
+    "--backend", default="fastest", show_default=True, metavar="NAME", help="Column of vLLM's communicator table."
+)
+@click.option("--activation-dtype", "dtype", default="bfloat16", show_default=True, help="Type that all-reduces carry.")
+@click.option(
+    "--other", "other_s", type=(float, float), metavar="S1 SP", help="Seconds of everything else on 1 GPU and on p."
+)
+@click.option("--slo", metavar="BOUND", help="Longest step allowed: tpot=20ms.")
+@click.option("--context", type=NUMBER, metavar="N", help="Context length of a decode, tokens.")
+@click.option("--nodes", type=NUMBER, default=1, metavar="N", help="Number of hosts. [1]")
+@click.option("--sequence-parallel", is_flag=True, help="vLLM's sequence-parallel pass is on.")
+@click.option("--link", type=BANDWIDTH, metavar="RATE", help="Link between pipeline stages: 25GB/s.")
 @click.option("--topo", type=FILE, metavar="FILE", help="Output of nvidia-smi topo -m.")
-@click.option("--trace", type=FILE, metavar="FILE", help="Chrome JSON of torch's profiler, of one rank.")
-@click.option("--server-log", type=FILE, metavar="FILE", help="For vLLM's line on its all-reduce backends.")
+@click.option("--trace", type=FILE, metavar="FILE", help="Chrome JSON from torch's profiler, one rank.")
+@click.option("--server-log", type=FILE, metavar="FILE", help="Log with vLLM's line on its all-reduce backends.")
 @memory_options
-@click.option("--max-model-len", type=NUMBER, metavar="N", help="[on record, or the model's]")
+@click.option("--max-model-len", type=NUMBER, metavar="N", help="Longest request. [as recorded, or the model's]")
 @output_options
 def tp(source: Path | None, *, form: str | None, output: Path | None, **asked: Any) -> None:
-    """Over how many GPUs is it worth splitting a model, and does splitting beat replicas?
+    """Over how many GPUs should a model be split, and does that beat replicas?
 
-    SOURCE is a model's config.json, or a recording, whose steps are then weighed too. A cost model, no measurement.
+    SOURCE is a model's config.json, or a recording, whose steps are then used as well. A cost model, not a measurement.
     """
     written = form_of(output, form, FORMATS)
     from vtop.report.plan import tensor_parallel as words
@@ -126,12 +132,12 @@ def tp(source: Path | None, *, form: str | None, output: Path | None, **asked: A
 @source_options
 @length_options
 @click.option("--tp", "ranks", type=NUMBER, default=1, metavar="N", help="Tensor-parallel ranks. [1]")
-@click.option("--flops", type=NumberParam(1.0), metavar="N", help="Peak FLOP/s of a GPU, for where its ridge lies.")
-@click.option("--bandwidth", type=BANDWIDTH, metavar="RATE", help="Of its memory: 4800GB/s.")
-@click.option("--batch", type=Counts(), default="1,8,64", show_default=True, metavar="LIST", help="Decodes of a step.")
+@click.option("--flops", type=NumberParam(1.0), metavar="N", help="Peak FLOP/s of a GPU, for the roofline's ridge.")
+@click.option("--bandwidth", type=BANDWIDTH, metavar="RATE", help="Memory bandwidth: 4800GB/s.")
+@click.option("--batch", type=Counts(), default="1,8,64", show_default=True, metavar="LIST", help="Decodes per step.")
 @output_options
 def work(source: Path | None, *, form: str | None, output: Path | None, **asked: Any) -> None:
-    """What does a request of these lengths ask of the model: attention's products, FLOPs, bytes, intensity?
+    """What does a request of these lengths cost: attention dot products, FLOPs, bytes, intensity?
 
     Two requests of the same total work differ in how it is split over prefill and decode, and so in TTFT and TPOT.
     """

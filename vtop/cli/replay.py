@@ -29,14 +29,14 @@ MOST_FRAMES = 300
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--speed", type=NumberParam(0.01, 10000), default=1.0, show_default=True)
-@click.option("--at", "at_s", type=Seconds(), help="Start there, paused. [the beginning, moving]")
+@click.option("--at", "at_s", type=Seconds(), help="Start there, paused. [the beginning, playing]")
 @judge_option
 @shape_option
 @look_options
 def replay(
     file: Path, *, speed: float, at_s: float | None, slo: str | None, model_config: Path | None, **look: Any
 ) -> None:
-    """Show a recording on the same screen, also while it is still being written."""
+    """Show a recording on the same screen, even while it is still being written."""
     view = view_of(look)
     recording = open_recording(file, model_config, slo)
     need_terminal(f"vtop show {file} --text")
@@ -53,7 +53,7 @@ def replay(
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--from", "from_s", type=Seconds(), default=0.0, help="Where it begins. [the beginning]")
+@click.option("--from", "from_s", type=Seconds(), default=0.0, help="Start. [the beginning]")
 @click.option("--for", "for_s", type=Seconds(least=0.1), default=20.0, help="How much of the recording. [20s]")
 @click.option("--every", "every_s", type=Seconds(least=0.1), default=1.0, help="Session time between frames. [1s]")
 @click.option("--speed", type=NumberParam(0.1, 100), default=1.0, show_default=True)
@@ -74,7 +74,7 @@ def film(
     model_config: Path | None,
     **look: Any,
 ) -> None:
-    """A stretch of a recording as a moving picture of the screen: one SVG, which a page shows like any picture."""
+    """Make part of a recording a moving picture of the screen: one SVG file, shown by any web page."""
     from vtop.session.session import read
 
     if look["window_s"] is None:
@@ -122,7 +122,7 @@ def show(
     model_config: Path | None,
     **look: Any,
 ) -> None:
-    """One frame of a recording without a terminal: text, JSON, SVG or PNG."""
+    """Show one frame of a recording without a terminal: as text, JSON, SVG or PNG."""
     from vtop.session.session import read
 
     only_numbers = form == "json" and svg_to is None and png_to is None

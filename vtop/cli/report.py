@@ -25,8 +25,8 @@ PRICES_S = 20.0  # of simulation, roughly, that a report may take
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE…")
-@click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), help="Where to. [report.html]")
-@click.option("--format", "form", type=click.Choice(FORMS), help="[by the ending of -o]")
+@click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), help="Output file. [report.html]")
+@click.option("--format", "form", type=click.Choice(FORMS), help="Output format. [by the ending of -o]")
 @click.option(
     "--phase", "phases", multiple=True, metavar="FROM-TO,…", help="Phases to report: 0:30-2:10,warm=2:10-3:00."
 )
@@ -37,7 +37,7 @@ PRICES_S = 20.0  # of simulation, roughly, that a report may take
     help="TOML of conditions; exit 1 if one fails.",
 )
 @judge_option
-@click.option("--no-prices", "unpriced", is_flag=True, help="Without what more of each limit would be worth.")
+@click.option("--no-prices", "unpriced", is_flag=True, help="Leave out the prices of the limits.")
 @progress.shown("making the report")
 def report(
     files: tuple[Path, ...],
@@ -49,12 +49,12 @@ def report(
     slo: str | None,
     unpriced: bool,
 ) -> int:
-    """Make the report of a recording, or of several: what was found, with its numbers.
+    """Make a report of one or more recordings: the findings, with their numbers.
 
-    Where vtop has a profile of the recorded GPU, it says what 10 % more of each limit would be worth: some 20 s of
-    simulation at most.
+    If vtop has a profile of the recorded GPU, it shows what 10 % more of each limit would be worth: at most about 20 s
+    of simulation.
 
-    HTML (one file, report.html unless -o names another), or with --format: md, json and txt, on stdout without -o.
+    HTML (one file, report.html unless -o names another), or with --format md, json or txt, on stdout without -o.
     """
     written = form_of(output, form, FORMS, without="html")
     if written == "html" and output is None:

@@ -27,12 +27,12 @@ DEMO_STILL_S = 60.0  # what is shown without a terminal
 _NUMBER = click.IntRange(min=1)
 _LIMIT = click.IntRange(min=0)
 fault_option = click.option(
-    "--fault", default="", metavar="WORDS", help="Go wrong on purpose: stall=5s@30,restart@60,nan,freeze=20s@90."
+    "--fault", default="", metavar="WORDS", help="Inject faults: stall=5s@30,restart@60,nan,freeze=20s@90."
 )
 _engine_options = together(
-    click.option("--profile", default=PROFILE, show_default=True, metavar="NAME|FILE", help="Whose timing."),
+    click.option("--profile", default=PROFILE, show_default=True, metavar="NAME|FILE", help="Timing profile."),
     click.option("--served-model-name", "model", metavar="NAME", help="[simulated/ and the profile's]"),
-    click.option("--kv-tokens", type=_NUMBER, metavar="N", help="The KV pool, as vLLM's log says it. [the profile's]"),
+    click.option("--kv-tokens", type=_NUMBER, metavar="N", help="KV pool in tokens. [the profile's]"),
     click.option("--block-size", type=_NUMBER, default=16, show_default=True, metavar="N"),
     click.option("--max-model-len", type=_NUMBER, metavar="N", help=f"[{MAX_MODEL_LEN}, or what the pool holds]"),
     click.option("--max-num-seqs", type=_NUMBER, default=128, show_default=True, metavar="N"),
@@ -43,27 +43,29 @@ _engine_options = together(
     click.option("--async-scheduling/--no-async-scheduling", default=True, show_default=True),
 )
 _server_flags = together(
-    click.option("--max-num-queued-reqs", type=_LIMIT, metavar="N", help="503 beyond so many requests."),
-    click.option("--max-num-queued-tokens", type=_LIMIT, metavar="N", help="503 beyond so many prompt tokens waiting."),
+    click.option("--max-num-queued-reqs", type=_LIMIT, metavar="N", help="Answer 503 beyond N requests."),
+    click.option(
+        "--max-num-queued-tokens", type=_LIMIT, metavar="N", help="Answer 503 beyond N waiting prompt tokens."
+    ),
     click.option("--enable-mfu-metrics/--no-enable-mfu-metrics", default=True, show_default=True),
     click.option("--enable-per-request-metrics", is_flag=True),
     click.option("--enable-prompt-tokens-details", is_flag=True),
     click.option("--enable-force-include-usage", is_flag=True),
-    click.option("--api-key", metavar="KEY", help="Ask for it under /v1."),
-    click.option("--seed", type=int, default=0, show_default=True, help="Of the lengths of answers."),
+    click.option("--api-key", metavar="KEY", help="API key that /v1 requires."),
+    click.option("--seed", type=int, default=0, show_default=True, help="Seed of the answers' lengths."),
 )
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: a free one.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free port.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @_engine_options
 @_server_flags
 @fault_option
 def simulate(port: int, host: str, **asked: Any) -> None:
-    """A simulated vLLM server, without a GPU: its scrapes, its streams, its scheduler, on a fitted GPU's timing.
+    """Run a simulated vLLM server without a GPU: its /metrics, streams and scheduler, with a fitted GPU's timing.
 
-    It answers what vtop and vLLM's own benchmark ask for; the words it generates mean nothing. See docs/simulate.md.
+    It answers what vtop and vLLM's own benchmark request; the text it generates is meaningless. See docs/simulate.md.
     """
     settings = _settings(asked)
     from vtop.engine.server.serve import serve
@@ -92,7 +94,7 @@ def simulate(port: int, host: str, **asked: Any) -> None:
 @fault_option
 @look_options
 def demo(record_to: Path | None, fault: str, **look: Any) -> None:
-    """Look at vtop without a server or a GPU: a simulated one, with more load than its KV pool holds.
+    """Try vtop without a server or a GPU: on a simulated one, with more load than its KV cache holds.
 
     Everything runs on this machine and ends with the screen. Without a terminal it prints one instant.
     """

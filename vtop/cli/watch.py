@@ -108,12 +108,14 @@ def once(attachment: Attachment | PrometheusAttachment, view: dict[str, Any], as
 @load_options
 @prometheus_options
 @click.option("--for", "for_s", type=Seconds(least=0.1), help="Stop after this time. [until ctrl-c, or the load's end]")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="New file, or -.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="New file, or - for stdout."
+)
 def record(for_s: float | None, output: Path, **asked: Any) -> None:
-    """Record without a screen: FILE.jsonl, .jsonl.gz or .jsonl.zst; with --load until that is through.
+    """Record without a screen, to FILE.jsonl, .jsonl.gz or .jsonl.zst; with --load, until the load is done.
 
-    Exit codes: 0 done, 2 nothing was recorded, or not all of it; 128 + n: nobody reads stdout any more. With --load
-    those of vtop sweep.
+    Exit codes: 0 done, 2 nothing was recorded, or not all of it, 128 + n stdout was closed. With --load:
+    those of sweep.
     """
     import signal
     import threading

@@ -28,14 +28,18 @@ QUICK = 4  # rounds of a fit that is made on the way
 _NUMBER = click.IntRange(min=1)
 _was_options = together(
     click.option(
-        "--was-max-num-seqs", "was_seqs", type=_NUMBER, metavar="N", help=f"The recorded flag. [on record, or {SEQS}]"
+        "--was-max-num-seqs",
+        "was_seqs",
+        type=_NUMBER,
+        metavar="N",
+        help=f"The recorded flag's value. [as recorded, or {SEQS}]",
     ),
     click.option(
         "--was-max-num-batched-tokens",
         "was_budget",
         type=_NUMBER,
         metavar="N",
-        help=f"The recorded flag. [on record, or {BUDGET}]",
+        help=f"The recorded flag's value. [as recorded, or {BUDGET}]",
     ),
     shape_option,
 )
@@ -44,24 +48,24 @@ _was_options = together(
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--max-num-seqs", "seqs", type=_NUMBER, metavar="N", help="Requests that may run at once.")
-@click.option("--kv-tokens", "kv_tokens", type=_NUMBER, metavar="N", help="The KV pool, as vLLM's log says it.")
-@click.option("--max-num-batched-tokens", "budget", type=_NUMBER, metavar="N", help="Tokens of a step.")
-@click.option("--search", "search_for", metavar="FLAG=LIST", help="A row a value: max-num-seqs=8..128, or 8,10,12.")
-@click.option("--best", "by", metavar="NUMBER", help="What --search judges by. [output_per_s; good_per_s with --slo]")
-@click.option("--prices", "priced", is_flag=True, help="What 10 % more of each limit would be worth to this load.")
-@click.option("--slo", metavar="BOUNDS", help="Count the requests that keep all of: ttft=800ms,tpot=50ms,e2e=10s.")
+@click.option("--kv-tokens", "kv_tokens", type=_NUMBER, metavar="N", help="KV pool in tokens.")
+@click.option("--max-num-batched-tokens", "budget", type=_NUMBER, metavar="N", help="Token budget of a step.")
+@click.option("--search", "search_for", metavar="FLAG=LIST", help="One row per value: max-num-seqs=8..128 or 8,10,12.")
+@click.option("--best", "by", metavar="NUMBER", help="What --search optimizes. [output_per_s; good_per_s with --slo]")
+@click.option("--prices", "priced", is_flag=True, help="Show what 10 % more of each limit would be worth.")
+@click.option("--slo", metavar="BOUNDS", help="Count the requests that meet all of: ttft=800ms,tpot=50ms,e2e=10s.")
 @click.option("--phase", "phase", type=_NUMBER, metavar="N", help="Only this phase of the load. [all]")
-@click.option("--profile", "profile_name", metavar="NAME|FILE", help="Timing. [the GPU's; else fitted on FILE]")
-@click.option("--profile-alone", is_flag=True, help="By the profile alone, without the factors of the recorded host.")
+@click.option("--profile", "profile_name", metavar="NAME|FILE", help="Timing profile. [the GPU's; else fitted on FILE]")
+@click.option("--profile-alone", is_flag=True, help="Use the profile alone, without the recorded host's factors.")
 @_was_options
-@click.option("--format", "form", type=click.Choice(FORMS), help="[by the ending of -o]")
-@click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), help="Where to. [stdout]")
+@click.option("--format", "form", type=click.Choice(FORMS), help="Output format. [by the ending of -o]")
+@click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), help="Output file. [stdout]")
 @progress.shown("simulating")
 def whatif(file: Path, *, form: str | None, output: Path | None, **asked: Any) -> None:
     """What would other flags have done to this recording's load?
 
-    Replays the recorded requests on a simulated engine: with the recorded flags, which shows how far off it is, then
-    with yours, with the factors of the recorded host and GPU. Without a flag it only shows the first.
+    Replays the recorded requests on a simulated engine: first with the recorded flags, which shows the model's error,
+    then with yours, with the factors of the recorded host and GPU. Without a flag it only shows the first.
     """
     written = form_of(output, form, FORMS)
     if output is not None and output.exists():
@@ -127,13 +131,14 @@ def _said(simulated_s: float, took_s: float) -> None:
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE…")
 @click.option("-o", "output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="New .toml file.")
-@click.option("--name", metavar="NAME", help="Of the profile. [the file's]")
+@click.option("--name", metavar="NAME", help="Name of the profile. [the file's]")
 @_was_options
 @progress.shown("fitting")
 def fit(files: tuple[Path, ...], output: Path, name: str | None, **asked: Any) -> None:
-    """Fit the simulated engine's timing to recordings, and say how far off it is and where it holds.
+    """Fit the simulated engine's timing to recordings, and show its error and where it holds.
 
-    All of one server: best a sweep from one request in flight to many (vtop sweep), and a load that fills its pool.
+    All recordings must be of one server: best a sweep from one request in flight to many (vtop sweep), and a load that
+    fills its pool.
     """
     if output.suffix != ".toml":
         raise VtopError(f"-o {output}: a profile is a .toml file")

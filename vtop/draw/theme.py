@@ -155,7 +155,7 @@ _TO_ASCII: Final = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Look:
-    """A theme and its glyphs. `styles` has one Style per role of ROLES, without background; `scrape` carries that."""
+    """A theme and its glyphs. `styles` has one Style per role of ROLES, without background; `page` carries that."""
 
     name: str
     dark: bool
@@ -163,7 +163,7 @@ class Look:
     colour: bool
     colours: Mapping[str, str]  # by role, and "background" and "panel"; as written in the theme
     styles: Mapping[str, Style]
-    scrape: Style
+    page: Style
     glyphs: Glyphs
     faded: Look | None = None  # for what is stale; None in the faded look itself
 
@@ -242,12 +242,12 @@ def look(name: str, theme: Mapping[str, object], *, ascii: bool = False, colour:
                 old_shade = _shade(colours["stale"], colours["background"], share)
                 faded |= {f"{role} {at}": old_shade for role in _CHARTED}
             faded |= {role: _shade(colours[role], colours["background"], 0.7) for role in _PARTS}
-        scrape = Style.parse(f"{colours['text']} on {colours['background']}" if colour else "none")
+        page = Style.parse(f"{colours['text']} on {colours['background']}" if colour else "none")
     except (StyleSyntaxError, ColorParseError) as error:
         raise VtopError(f"theme {name!r}: {error}; themes there are: {', '.join(names())}") from None
     glyphs = ASCII if ascii else UNICODE
-    old = Look(name, dark, ascii, colour, colours, faded, scrape, glyphs)
-    return Look(name, dark, ascii, colour, colours, styles, scrape, glyphs, old)
+    old = Look(name, dark, ascii, colour, colours, faded, page, glyphs)
+    return Look(name, dark, ascii, colour, colours, styles, page, glyphs, old)
 
 
 def _shade(colour: str, background: str, share: float) -> Style:

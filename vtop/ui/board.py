@@ -185,7 +185,7 @@ class Board(Widget):
         assert self.look is not None or y >= len(self._rows)
         if self.look is None or y >= len(self._rows):
             return Strip.blank(self.size.width, Style.null())
-        styled = Segment.apply_style(self._rows[y], self.look.scrape)
+        styled = Segment.apply_style(self._rows[y], self.look.page)
         whole = [Segment(text, style or Style.null()) for text, style, _ in styled]  # Textual's filters need a style
         joined = Segment.simplify(whole)
         return Strip(joined, self.size.width)

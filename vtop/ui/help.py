@@ -31,31 +31,31 @@ class HelpScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
-            yield Static(self.scrape())
+            yield Static(self.page())
 
-    def scrape(self) -> Text:
-        scrape = Text()
+    def page(self) -> Text:
+        page = Text()
         if self._panel is None:
-            scrape.append("keys\n", "bold")
+            page.append("keys\n", "bold")
             for key in self._keys:
-                scrape.append(f"  {key.face:<11} {key.does}\n")
-            scrape.append("\n")
+                page.append(f"  {key.face:<11} {key.does}\n")
+            page.append("\n")
         shown = [number for number in NUMBERS if self._panel is None or number.panel == self._panel]
         panel = None
         for number in shown:
             if number.panel != panel:
                 panel = number.panel
-                scrape.append(f"{panel}\n", "bold")
-            scrape.append(f"  {number.name}", "bold")
-            scrape.append(f"  {number.unit}\n", "dim")
-            scrape.append(f"    {number.formula}\n")
+                page.append(f"{panel}\n", "bold")
+            page.append(f"  {number.name}", "bold")
+            page.append(f"  {number.unit}\n", "dim")
+            page.append(f"    {number.formula}\n")
             if number.caveat:
-                scrape.append(f"    but: {number.caveat}\n", "italic")
+                page.append(f"    caveat: {number.caveat}\n", "italic")
             where = "; ".join(filter(None, ("" if number.on_screen else "not on the screen", "in JSON")))
-            scrape.append(
+            page.append(
                 f"    from {number.source(self._kind)}; {where} {', '.join((number.field, *number.also))}\n", "dim"
             )
         if not shown:
-            scrape.append("nothing to explain here\n")
-        scrape.append("\nesc closes", "dim")
-        return scrape
+            page.append("nothing to explain here\n")
+        page.append("\nesc closes", "dim")
+        return page

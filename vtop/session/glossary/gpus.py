@@ -13,8 +13,8 @@ GPU = (
         "W",
         (),
         "sum of the GPUs in use by a watched server where NVML tells, else of all GPUs of this host",
-        "an average over 1 s on most GPUs (power_kind says which); ≥ where one GPU's is not known: the others' sum; of "
-        "a card divided by MIG the whole card's",
+        "an average over 1 s on most GPUs (power_kind says which); ≥ if one GPU's power is not known: the sum of the "
+        "others; with MIG, the whole card's power",
         also=(
             "gpus.power_limit_w",
             "gpus.least_power_w",
@@ -31,8 +31,8 @@ GPU = (
         "gpus.serving",
         "sign",
         (),
-        "● a process of a watched server on this host computes on the GPU, or may, where NVML does not list it and "
-        "CUDA_VISIBLE_DEVICES names the GPU; ○ none of them does; blank: not known",
+        "● a watched server's process on this host computes on the GPU, or may do so (NVML does not list it, but "
+        "CUDA_VISIBLE_DEVICES names the GPU); ○ none does; blank: not known",
     ),
     Number("gpus", "energy", "gpus.energy_j", "J", (), "growth of the GPU's energy counter in the window"),
     Number(
@@ -41,7 +41,7 @@ GPU = (
         "gpus.sm_mhz",
         "MHz",
         (),
-        "SM clock now, beside its maximum; what holds it down stands behind it in words",
+        "SM clock now, beside its maximum, then what holds it down",
         also=("gpus.sm_max_mhz",),
     ),
     Number(
@@ -50,9 +50,8 @@ GPU = (
         "gpus.util_ratio",
         "%",
         (),
-        "share of the last sample period in which a kernel ran; memory in use and in all stands behind it, and the "
-        "temperature",
-        "says that something ran, not how well: see MFU",
+        "share of the last sample period in which a kernel ran; then memory in use and in total, and the temperature",
+        "shows that something ran, not how well: see MFU",
         also=("gpus.mem_used_bytes", "gpus.mem_total_bytes", "gpus.mig_instances", "gpus.temp_c"),
     ),
     Number(
@@ -61,9 +60,9 @@ GPU = (
         "energy.joules",
         "J",
         (),
-        "growth of the energy counters of the GPUs in use, from the reading nearest to the window's first scrape "
-        "to that nearest to its last; where a GPU has none: power integrated over the readings, gaps left out",
-        "the why panel says so where counters and integrated power are more than 20 % apart",
+        "growth of the energy counters of the GPUs in use, from the reading nearest to the window's first scrape to "
+        "that nearest to its last; for a GPU without one, power integrated over the readings, gaps left out",
+        "the why panel says so if counters and integrated power differ by more than 20 %",
         also=("energy.apart_ratio",),
     ),
     Number(
@@ -73,7 +72,7 @@ GPU = (
         "J",
         (Q.GENERATION_TOKENS, Q.PROMPT_TOKENS),
         "joules ÷ generated tokens, and ÷ prompt and generated tokens, of the servers on this host",
-        "not known where no server is on this host, or where the readings cover less than 95 % of the window",
+        "not known if no server is on this host, or if the readings cover less than 95 % of the window",
         also=("energy.per_token_j",),
     ),
     Number(
@@ -83,7 +82,7 @@ GPU = (
         "%",
         (Q.RUNNING, Q.WAITING),
         "lowest power read while nothing ran, in the session so far × time ÷ joules",
-        "not known before the session has seen the server idle",
+        "not known until the session has seen the server idle",
     ),
     Number(
         "gpus",

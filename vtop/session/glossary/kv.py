@@ -31,9 +31,10 @@ KV = (
         "account.input_tokens",
         "tokens",
         (Q.REQUEST_PROMPT_TOKENS, Q.REQUEST_GENERATION_TOKENS),
-        "in and out of a request: as vtop's own load asks, where those are exact and nobody else is served; else "
-        "the means of the requests that finished; all of the account is about the window since the latest restart, and "
-        "since vtop's own load began or was changed by hand; of another's load, since running + waiting last doubled",
+        "input and output tokens of a request: as vtop's own load asks, if those are exact and nobody else is "
+        "served; else the means of the requests that finished. All of the account covers the window since the latest "
+        "restart and since vtop's own load began or was changed by hand; with another's load, since running + "
+        "waiting last doubled",
         also=("account.output_tokens",),
     ),
     Number(
@@ -42,11 +43,11 @@ KV = (
         "account.nominal",
         "%",
         (Q.RUNNING, Q.WAITING, Q.KV_USED, Q.CACHE_CONFIG),
-        "C × blocks of (in + out) ÷ pool against the highest scrape, C × blocks of (in + out ÷ 2) ÷ pool against "
-        "the median scrape, for the C that the clients keep in flight: of vtop's own load, else the median of "
+        "C × blocks of (in + out) ÷ pool against the highest scrape, C × blocks of (in + out ÷ 2) ÷ pool against the "
+        "median scrape, for the C that the clients keep in flight: that of vtop's own load, else the median of "
         "running + waiting",
-        "shared prefixes hold their blocks once; a scrape a second can miss the peak of requests that live for a "
-        "few scrapes only",
+        "shared prefixes hold their blocks once; one scrape per second can miss the peak of requests that live for "
+        "only a few scrapes",
     ),
     Number(
         "kv",
@@ -79,9 +80,9 @@ KV = (
         "account.full_in_s",
         "s",
         (Q.KV_USED, Q.CACHE_CONFIG),
-        "free tokens ÷ growth of the tokens in use since they last fell (on fewer than 3 scrapes: over the last 10 s); "
-        "none while they do not grow",
-        "growth is by whole blocks, and an admission grows it by a prompt at once",
+        "free tokens ÷ growth rate of the tokens in use since they last fell (with fewer than 3 scrapes: over the "
+        "last 10 s); none while they do not grow",
+        "use grows by whole blocks, and an admission adds a whole prompt at once",
     ),
     Number(
         "kv",
@@ -89,8 +90,8 @@ KV = (
         "account.waste_tokens",
         "tokens",
         (Q.RUNNING, Q.CACHE_CONFIG),
-        "running × the mean empty rest of a request's last block over its life; at its end: blocks of (in + out) "
-        "− (in + out)",
-        "exact for equal lengths; where lengths differ, (block − 1) ÷ 2 is what to expect",
+        "running × the mean empty part of a request's last block over its life; at its end: blocks of (in + out) − "
+        "(in + out)",
+        "exact for equal lengths; if lengths differ, expect (block − 1) ÷ 2",
     ),
 )

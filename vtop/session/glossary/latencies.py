@@ -13,8 +13,8 @@ LATENCIES = (
         "s",
         (Q.TTFT, Q.ITL, Q.TPOT, Q.QUEUE, Q.PREFILL, Q.DECODE, Q.E2E),
         "Δ sum ÷ Δ count in the window: exact",
-        "whose: TTFT of first tokens, ITL of every later token (of every output, where some held several tokens), the "
-        "others of finished requests; the request that vtop tries a server with is left out",
+        "TTFT counts first tokens, ITL every later token (every output, if some held several tokens), the others "
+        "finished requests; vtop's own trial request is left out",
         also=("latencies.n",),
     ),
     Number(
@@ -24,7 +24,7 @@ LATENCIES = (
         "s",
         (Q.TTFT, Q.ITL, Q.TPOT, Q.QUEUE, Q.PREFILL, Q.DECODE, Q.E2E),
         "the bounds of the bucket that holds the percentile (nearest rank) in the window; never interpolated",
-        "queue, prefill, decode and e2e begin at 300 ms; above the last bound it is '> bound'",
+        "the buckets of queue, prefill, decode and e2e start at 300 ms; above the last bound it is '> bound'",
         also=("latencies.p50", "latencies.p90"),
     ),
     Number(
@@ -33,9 +33,9 @@ LATENCIES = (
         "tail.percentile",
         "percentile",
         (Q.ITL, Q.PREEMPTIONS),
-        "the first of p50, p90, p99, p99.9, p99.99, p99.999 with 1 − q at most preemptions ÷ gaps of the window: "
-        "below it the torn gaps do not show",
-        "with several tokens an output, gaps are those of outputs",
+        "the first of p50, p90, p99, p99.9, p99.99, p99.999 with 1 − q at most preemptions ÷ gaps of the window: at "
+        "lower percentiles the gaps made by preemptions do not show",
+        "if an output holds several tokens, the gaps are between outputs",
         also=("tail.touched", "tail.samples"),
     ),
 )

@@ -13,7 +13,7 @@ LOAD = (
         "s",
         (),
         "first token − sent, of vtop's own successful requests of the phase, warm-up left out; exact to 1 µs",
-        "in an open loop see 'from due' beside it: what a user who came then waited",
+        "in an open loop see 'from due' beside it: what a user who arrived on schedule waited",
     ),
     Number(
         "load",
@@ -21,7 +21,7 @@ LOAD = (
         "load.ttft_from_due",
         "s",
         (),
-        "first token − the instant by the schedule: a wait in the client counts (open loop only)",
+        "first token − scheduled arrival: a wait in the client counts (open loop only)",
     ),
     Number(
         "load",
@@ -29,8 +29,8 @@ LOAD = (
         "load.itl",
         "s",
         (),
-        "gap between two reads that brought tokens ÷ the tokens it brought, each token once",
-        "named 'gap' where the server did not say how many tokens a chunk held",
+        "gap between two reads with tokens ÷ the tokens of the second, each token once",
+        "called 'gap' if the server did not say how many tokens a chunk held",
     ),
     Number(
         "load",
@@ -47,7 +47,7 @@ LOAD = (
         "load.itl.p99_s",
         "s",
         (),
-        "nearest rank over all requests, failed and unfinished ones as longer than everything (∞)",
+        "nearest rank over all requests, failed and unfinished ones counted as infinitely long (∞)",
         "not given below 44 (p90), 459 (p99), 4,603 (p99.9) and 46,050 (p99.99) samples",
     ),
     Number(
@@ -57,8 +57,8 @@ LOAD = (
         "s",
         (),
         "sent − due: how late the client was",
-        "an open loop with p99 beyond 2 ms and 5 % of the mean gap is marked client-limited, and so is any phase with "
-        "a request that this machine had no file, port or memory for (client_limit)",
+        "an open loop with p99 above both 2 ms and 5 % of the mean gap is marked client-limited, and so is any phase "
+        "with a request for which this machine had no file, port or memory (client_limit)",
     ),
     Number(
         "load",
@@ -66,8 +66,8 @@ LOAD = (
         "load.cpu_ratio",
         "%",
         (),
-        "CPU time of the load's processes ÷ time, of one core; event-loop delay: the worst lateness of its event "
-        "loop in the last second",
+        "CPU time of the load's processes ÷ time, in per cent of one core; event-loop delay: the worst lateness of "
+        "its event loop in the last second",
         also=("load.lag_s",),
     ),
     Number(
@@ -76,8 +76,8 @@ LOAD = (
         "load.done",
         "requests",
         (),
-        "of the phase, warm-up left out but in flight: sent, in flight, with a first token (answering), done, failed, "
-        "broken off by vtop (unfinished), and how many are planned or what time is left",
+        "of the phase, without warm-up except in flight: sent, in flight, with a first token (answering), done, "
+        "failed, cancelled by vtop (unfinished), and how many are planned or how much time is left",
         also=(
             "load.failed",
             "load.sent",
@@ -99,8 +99,8 @@ LOAD = (
         "load.slo",
         "%",
         (),
-        "requests that succeeded and kept every bound of --slo ÷ all that ended; TTFT and e2e from due",
-        "failed and unfinished ones break it",
+        "requests that succeeded and met every bound of --slo ÷ all that ended; TTFT and e2e from due",
+        "failed and unfinished requests miss it",
     ),
     Number(
         "load",
@@ -108,13 +108,13 @@ LOAD = (
         "load.output_per_s",
         "tokens/s",
         (),
-        "closed loop: output tokens of requests that ended between the middle of the first round and that of the last "
-        "before no more were sent ÷ that time, a round being as many as are in flight; of fewer than 3 rounds (and all "
-        "answered) all tokens ÷ the time from the first request sent to the last token; else (open loop, changed by "
-        "hand) tokens that came between the end of the warm-up and the last sending ÷ that time, in slices of 0.1 s; "
-        "given once the phase has ended",
-        "ramp and drain are left out where output_over is not `all`; there tokens of failed requests count; a "
-        "generator that divides all tokens by all the time (whole_output_per_s) says less, more so of a short run",
+        "closed loop: output tokens of requests that ended between the middle of the first round and that of the "
+        "last before no more were sent ÷ that time, a round being as many as are in flight; with fewer than 3 rounds "
+        "(and all answered), all tokens ÷ the time from the first request sent to the last token; else (open loop, "
+        "changed by hand) tokens that came between the end of the warm-up and the last sending ÷ that time, in "
+        "slices of 0.1 s; given once the phase has ended",
+        "unless output_over is `all`, ramp and drain are left out; with `all`, tokens of failed requests count; a "
+        "generator that divides all tokens by all the time (whole_output_per_s) gives less, especially on a short run",
         also=("load.output_over", "load.whole_output_per_s", "load.whole_ended_per_s"),
     ),
     Number(
@@ -125,8 +125,8 @@ LOAD = (
         (Q.PROMPT_TOKENS_BY_SOURCE, Q.PREFIX_HITS),
         "growth of the server's prompt tokens from a cache (before vLLM 0.16 of its hit counter) from the scrape "
         "before the phase to the one after it",
-        "vtop's prompts meet no other run's: hits are those of prefix=, of other traffic, or of preempted requests "
-        "that met their own blocks",
+        "vtop's prompts share nothing with other runs: hits come from prefix=, from other traffic, or from preempted "
+        "requests that find their own blocks",
         also=("load.cached_tokens",),
     ),
     Number(
@@ -135,11 +135,11 @@ LOAD = (
         "waterfall.rows",
         "s",
         (),
-        "a request of vtop's own: from sent to its last token, or to now; behind its bar TTFT from sent. Those without "
-        "a first token stand first, oldest first, then the other open ones, then the slowest of the latest 500 that "
-        "ended in the window",
-        "queue and prefill are told apart where the server sends its own timings (--enable-per-request-metrics); they "
-        "say how long, not when, so prefill is drawn up to the first token",
+        "one of vtop's own requests: from sent to its last token, or to now; TTFT from sent is after its bar. "
+        "Requests without a first token come first, oldest first, then the other open ones, then the slowest of the "
+        "latest 500 that ended in the window",
+        "queue and prefill are separate only if the server sends its own timings (--enable-per-request-metrics); "
+        "these say how long, not when, so prefill is drawn up to the first token",
     ),
     Number(
         "waterfall",
@@ -147,9 +147,9 @@ LOAD = (
         "waterfall.open",
         "requests",
         (),
-        "sent and not over; of these without a first token; how many ended, among which the slowest were looked for",
+        "sent and not ended; of these, without a first token; and how many ended requests the slowest were chosen from",
         also=("waterfall.unanswered", "waterfall.ended"),
         on_screen=False,
     ),
-    Number("load", "goodput", "load.slo.good_per_s", "requests/s", (), "requests that kept every bound ÷ time so far"),
+    Number("load", "goodput", "load.slo.good_per_s", "requests/s", (), "requests that met every bound ÷ time so far"),
 )

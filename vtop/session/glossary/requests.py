@@ -12,8 +12,8 @@ REQUESTS = (
         "requests.running",
         "requests",
         (Q.RUNNING,),
-        "as the scheduler's last step left it, summed over engines; a chart column shows its highest scrape",
-        "sampled once a scrape; stands still when no engine step follows, as after a mass abort",
+        "after the scheduler's last step, summed over engines; a chart column shows its highest scrape",
+        "sampled once per scrape; stands still while no engine step follows, as after a mass abort",
     ),
     Number(
         "requests",
@@ -21,7 +21,7 @@ REQUESTS = (
         "requests.waiting",
         "requests",
         (Q.WAITING,),
-        "as the scheduler's last step left it, summed over engines",
+        "after the scheduler's last step, summed over engines",
         "includes preempted requests that wait again",
     ),
     Number(
@@ -31,8 +31,8 @@ REQUESTS = (
         "preemptions",
         (Q.PREEMPTIONS,),
         "growth since vtop attached; the stair's tick marks a column in which it rose",
-        "vLLM counts a preemption when the request gives its next token, so it can come late; preemptions of requests "
-        "that were aborted meanwhile are never counted",
+        "vLLM counts a preemption only when the request yields its next token, so the count can be late; if the "
+        "request is aborted first, its preemptions are never counted",
     ),
     Number(
         "requests",
@@ -41,8 +41,8 @@ REQUESTS = (
         "requests",
         (Q.FINISHED,),
         "growth in the window, all reasons",
-        "a client that hangs up is in no finish counter; with n > 1 each answer counts as a request; of servers that "
-        "divide prefill and decode those on the decode side",
+        "no finish counter counts a client that hangs up; with n > 1 each answer counts as a request; of separate "
+        "prefill and decode servers, those on the decode side",
     ),
     Number(
         "requests",
@@ -50,8 +50,9 @@ REQUESTS = (
         "requests.answers_each",
         "answers",
         (Q.ANSWERS,),
-        "Δ sum ÷ Δ count of n, of the users' requests that finished in the window; beside it these per second",
-        "where it is not 1, finished, latencies and prompt tokens are those of answers, each with the whole prompt",
+        "Δ sum ÷ Δ count of n, for the users' requests that finished in the window; beside it, those requests per "
+        "second",
+        "if it is not 1, finished, latencies and prompt tokens count answers, each with the whole prompt",
         also=("requests.users_per_s",),
     ),
     Number(
@@ -60,9 +61,10 @@ REQUESTS = (
         "queueing.running",
         "requests",
         (Q.RUNNING, Q.E2E, Q.INFERENCE),
-        "mean running against finished per second × mean inference time (prefill + decode) of the finished; "
-        "residual = (measured − expected) ÷ expected",
-        "far from 0 the window is no steady state; a preempted request's second wait is in the time and not in running",
+        "measured mean running beside what Little's law expects: finished per second × mean inference time (prefill "
+        "+ decode) of the finished; residual = (measured − expected) ÷ expected",
+        "a residual far from 0 means that the window is no steady state; a preempted request's second wait is in the "
+        "time but not in running",
     ),
     Number(
         "requests",
@@ -70,9 +72,9 @@ REQUESTS = (
         "queueing.waiting",
         "requests",
         (Q.WAITING, Q.TTFT, Q.QUEUE),
-        "mean waiting against first tokens per second × mean queue time of the finished; residual likewise",
-        "preempted requests wait again in waiting and not in queue time; scrapes can miss waves that are shorter "
-        "than a few of them",
+        "measured mean waiting beside first tokens per second × mean queue time of the finished; residual likewise",
+        "a preempted request's second wait is in waiting but not in queue time; scrapes can miss waves shorter than "
+        "a few intervals",
     ),
     Number(
         "requests",
@@ -81,9 +83,9 @@ REQUESTS = (
         "growing, steady, draining",
         (Q.WAITING,),
         "Mann–Kendall on at most 30 means of waiting since the latest gap or change of load: p below 0.01, Sen's "
-        "slope over the stretch at least 10 % of the mean and 1 request, the later half going the same way",
-        "a queue that remembers longer than the window looks like a trend; none of data that are old, and none when "
-        "nothing runs or waits any more",
+        "slope over that time at least 10 % of the mean and 1 request, and the later half going the same way",
+        "a queue that changes more slowly than the window looks like a trend; not given for old data, nor once "
+        "nothing runs or waits",
     ),
     Number(
         "requests",
@@ -91,7 +93,7 @@ REQUESTS = (
         "queueing.waiting_share",
         "%",
         (Q.QUEUE, Q.E2E),
-        "Δ queue sum ÷ Δ e2e sum, of the requests that finished in the window",
+        "Δ queue sum ÷ Δ e2e sum, for the requests that finished in the window",
     ),
     Number(
         "requests",
@@ -99,9 +101,10 @@ REQUESTS = (
         "staircase.events",
         "preemptions",
         (Q.PREEMPTIONS, Q.RUNNING, Q.WAITING, Q.FINISHED, Q.KV_USED),
-        "each step of the stair: the scrape on which running fell and waiting rose by more than finished, with KV at "
-        "90 % or more, matched to the counter's rises, oldest first; a rise without such a scrape is dated by itself",
-        "right to one interval between scrapes; what the counter has not told of is 'unconfirmed' and in no event",
+        "each step of the staircase: the scrape at which running fell and waiting rose by more than finished, with "
+        "KV at 90 % or more, matched to the counter's rises, oldest first; a rise without such a scrape has its own "
+        "time",
+        "accurate to one scrape interval; what the counter has not confirmed is 'unconfirmed' and in no event",
         on_screen=False,
         also=("staircase.unconfirmed",),
     ),
@@ -111,8 +114,8 @@ REQUESTS = (
         "staircase.trigger_mean_ratio",
         "%",
         (Q.KV_USED, Q.PREEMPTIONS),
-        "KV use on the scrape before each preemption that the gauges date: mean, and the lowest beside it",
-        "up to one interval before the event, so below what really triggers it",
+        "KV use at the scrape before each preemption that the gauges date: the mean, and the lowest beside it",
+        "up to one interval before the event, so lower than the true trigger",
     ),
     Number(
         "requests",
@@ -120,8 +123,8 @@ REQUESTS = (
         "staircase.freed_mean_tokens",
         "tokens",
         (Q.KV_USED, Q.CACHE_CONFIG, Q.GENERATION_TOKENS),
-        "fall of KV use × pool + tokens generated meanwhile, per preemption, where nobody finished or began on that"
-        " scrape",
+        "fall of KV use × pool + tokens generated meanwhile, per preemption, at scrapes at which no request finished "
+        "or started",
         "rounded up to blocks",
     ),
     Number(
@@ -130,8 +133,8 @@ REQUESTS = (
         "staircase.interval_mean_s",
         "s",
         (Q.PREEMPTIONS,),
-        "seconds of the window ÷ preemptions in it, without the seconds of an outage that ended in a restart",
-        "over a window that was idle for a part the times between them are shorter",
+        "seconds of the window ÷ preemptions in it, without those of an outage that ended in a restart",
+        "if the window was idle in part, the times between preemptions are shorter",
     ),
     Number(
         "requests",
@@ -139,7 +142,7 @@ REQUESTS = (
         "staircase.per_minute",
         "preemptions/min",
         (Q.PREEMPTIONS,),
-        "preemptions in the window ÷ its minutes; straightness: R² of the least-squares line through the stair",
+        "preemptions in the window ÷ its minutes; straightness: R² of the least-squares line through the staircase",
         also=("staircase.straightness", "staircase.slope_per_s"),
     ),
     Number(
@@ -148,10 +151,10 @@ REQUESTS = (
         "staircase.cycle",
         "a phrase",
         (Q.PREEMPTIONS, Q.KV_USED),
-        "where 6 events or more come with a spread below 0.7 of the mean time between them (cycle_s ± cycle_spread_s; "
-        "several preemptions between two scrapes are one event), on a line of R² 0.98 or more, at a mean trigger of "
-        "90 % or more, two scrapes apart or more",
-        "events that come by chance have a spread of 1",
+        "given if 6 or more events come at least two scrapes apart, with a spread below 0.7 of the mean time between "
+        "them (cycle_s ± cycle_spread_s; several preemptions between two scrapes are one event), on a line of R² "
+        "0.98 or more, at a mean trigger of 90 % or more",
+        "events that come at random have a spread of 1",
         also=("staircase.cycle_s", "staircase.cycle_spread_s"),
         on_screen=False,
     ),

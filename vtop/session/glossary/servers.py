@@ -32,10 +32,10 @@ HEADER = (
         "servers.started.max_num_seqs",
         "requests",
         (),
-        "--max-num-seqs of the command that started the server, of one engine; where it does not name the flag, vLLM's "
-        "default for the GPU that its process was last seen on",
-        "only where vtop runs on the server's host and may read its process; the default only for vLLM 0.26 to 0.32, "
-        "and not where --config names a file of flags",
+        "--max-num-seqs of the command that started the server, per engine; if the flag is not given, vLLM's default "
+        "for the GPU on which its process was last seen",
+        "only if vtop runs on the server's host and may read its process; the default only for vLLM 0.26 to 0.32, "
+        "and not with --config FILE",
         elsewhere="the server's command line",
     ),
     Number(
@@ -44,8 +44,9 @@ HEADER = (
         "servers.started.max_num_batched_tokens",
         "tokens",
         (),
-        "--max-num-batched-tokens of the same command, or vLLM's default: prompts and answers of one step together",
-        "as of max-num-seqs",
+        "--max-num-batched-tokens of the same command, or vLLM's default: prompt and output tokens of one step "
+        "together",
+        "see max-num-seqs",
         elsewhere="the server's command line",
     ),
     Number(
@@ -62,8 +63,8 @@ HEADER = (
         "servers.age_s",
         "s",
         (),
-        "now − the instant at which the latest scrape was asked for",
-        "dimmed with everything else once the data is old",
+        "now − when the latest scrape was requested",
+        "dimmed like everything else once the data is old",
     ),
 )
 
@@ -74,9 +75,9 @@ SERVERS = (
         "servers.load",
         "requests, %, tokens/s, s",
         (Q.RUNNING, Q.WAITING, Q.KV_USED, Q.GENERATION_TOKENS, Q.TTFT),
-        "of each server what the panels say of all: running and waiting now, KV use of its fullest engine, growth of "
-        "generated tokens ÷ time and mean time of the first tokens in the window",
-        "only where several servers are watched; those that do not answer stand on top, then those with most waiting",
+        "for each server what the panels show for all: running and waiting now, KV use of its fullest engine, growth "
+        "of generated tokens ÷ time, and mean TTFT of the first tokens in the window",
+        "only if several servers are watched; those that do not answer come first, then those with most waiting",
     ),
     Number(
         "servers",
@@ -84,7 +85,7 @@ SERVERS = (
         "servers.outages",
         "stretches",
         (),
-        "stretches without a scrape so far; engines: how many the latest scrape names",
+        "periods without a scrape so far; engines: how many the latest scrape names",
         also=("servers.engines",),
     ),
 )
@@ -96,7 +97,7 @@ ENGINES = (
         "engines.running",
         "requests",
         (Q.RUNNING, Q.WAITING, Q.KV_USED),
-        "running, waiting and KV use of one engine, as its last step left them; share: its requests ÷ the mean of all",
+        "running, waiting and KV use of one engine after its last step; share: its requests ÷ the mean of all engines",
         also=("engines.waiting", "engines.kv_used_ratio"),
     ),
     Number(

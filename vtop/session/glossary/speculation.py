@@ -12,8 +12,8 @@ SPECULATION = (
         "speculation.tokens_per_step",
         "tokens",
         (Q.SPEC_ACCEPTED_TOKENS, Q.SPEC_DRAFTS),
-        "1 + Δ accepted tokens ÷ Δ drafts: what a step gave to a request whose draft it verified",
-        "steps without a draft, as when nothing was found to draft from, are not in it",
+        "1 + Δ accepted tokens ÷ Δ drafts: tokens that a step yields for a request whose draft it verified",
+        "leaves out steps without a draft, as when there was nothing to draft from",
         also=("speculation.accepted_per_draft",),
     ),
     Number(
@@ -41,7 +41,7 @@ SPECULATION = (
         "%",
         (Q.SPEC_ACCEPTED_BY_POSITION, Q.SPEC_DRAFTS),
         "Δ tokens accepted at this position of a draft ÷ Δ drafts; the first position is 1",
-        "a draft shorter than that counts as one whose token was not accepted",
+        "a shorter draft counts as one whose token was not accepted",
     ),
 )
 
@@ -52,8 +52,8 @@ LORA = (
         "lora.most",
         "adapters",
         (Q.LORA,),
-        "names and number of the set of adapters that the server told last; and how many one step may have",
-        "an adapter whose requests all wait is not among them, and one that has just ended may be",
+        "names and number of the adapters in the server's latest report, and how many one step may hold",
+        "an adapter whose requests all wait is missing, and one that has just ended may still be there",
         also=("lora.adapters",),
     ),
     Number(
@@ -62,6 +62,7 @@ LORA = (
         "lora.deferred",
         "requests",
         (Q.WAITING_BY_REASON,),
-        "requests that wait for something else than KV or a seat: a place for their adapter, remote KV, a grammar",
+        "requests that wait for something other than KV or max-num-seqs: a slot for their adapter, remote KV, a "
+        "grammar",
     ),
 )

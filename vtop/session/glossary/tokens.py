@@ -12,8 +12,8 @@ TOKENS = (
         "generation_tokens",
         "tokens/s",
         (Q.GENERATION_TOKENS,),
-        "growth ÷ time, without that of an outage that ended in a restart; includes the first token of each request "
-        "and the tokens of aborted ones",
+        "growth ÷ time, outages that ended in a restart left out; includes the first token of each request and the "
+        "tokens of aborted requests",
     ),
     Number(
         "tokens",
@@ -21,7 +21,7 @@ TOKENS = (
         "prompt_tokens",
         "tokens/s",
         (Q.PROMPT_TOKENS,),
-        "growth ÷ time, as output; cached tokens included",
+        "growth ÷ time, as for out; cached tokens included",
         "a whole prompt is counted at its first token: long prompts come as bursts",
     ),
     Number(
@@ -30,10 +30,11 @@ TOKENS = (
         "throughput.output_per_s",
         "tokens/s",
         (Q.GENERATION_TOKENS, Q.RUNNING, Q.WAITING, Q.ITERATION_TOKENS),
-        "growth ÷ the seconds in which requests were in the engine: idle edges and gaps left out, those within an "
-        "interval between scrapes by the time that its steps and prompt tokens take in intervals that were busy "
+        "growth ÷ the seconds in which requests were in the engine: idle edges and gaps left out; within a scrape "
+        "interval, idle time is what its steps and prompt tokens would not take in intervals that were busy "
         "throughout",
-        "two scrapes that both show a request count as busy in between; not known where too few scrapes tell",
+        "if two successive scrapes both show a request, the time between counts as busy; not known with too few "
+        "scrapes",
         also=("throughput.prompt_per_s", "throughput.finished_per_s", "throughput.busy_s"),
         on_screen=False,
     ),
@@ -43,8 +44,8 @@ TOKENS = (
         "iteration",
         "tokens",
         (Q.ITERATION_TOKENS, Q.GENERATION_TOKENS),
-        "Δ sum ÷ Δ count per engine step that gave output; decode = generated tokens ÷ steps, prefill = the rest",
-        "recomputed tokens are never in it, and steps of a chunked prefill that give no output are not counted",
+        "Δ sum ÷ Δ count per engine step that produced output; decode = generated tokens ÷ steps, prefill = the rest",
+        "leaves out recomputed tokens, and the steps of a chunked prefill that produce no output",
     ),
     Number(
         "tokens",
@@ -54,8 +55,8 @@ TOKENS = (
         (Q.PROMPT_TOKENS_BY_SOURCE, Q.PREFIX_HITS, Q.PREFIX_QUERIES),
         "Δ prompt tokens from a cache ÷ Δ prompt tokens of all sources in the window, each prompt once; before vLLM "
         "0.16 Δ hit tokens ÷ Δ looked-up tokens, and the row says so",
-        "of tokens looked up, a request that waits for KV counts again at every step, and a preempted one may hit its "
-        "own blocks",
+        "looked-up tokens count again at every step while a request waits for KV, and a preempted request may hit "
+        "its own blocks",
         also=("prefix_cache.asked_tokens", "prefix_cache.lifetime_ratio", "prefix_cache.of"),
     ),
     Number(
@@ -66,7 +67,7 @@ TOKENS = (
         (Q.PROMPT_TOKENS_BY_SOURCE,),
         "Δ prompt tokens whose KV was computed, found in the local prefix cache, or brought by a KV connector ÷ Δ of "
         "all, each prompt once, when it was first scheduled",
-        "the line is there where more than one source gave any",
+        "shown if more than one source supplied any",
     ),
     Number(
         "tokens",
@@ -74,7 +75,7 @@ TOKENS = (
         "failed_transfers.in_window",
         "transfers",
         (Q.FAILED_TRANSFERS,),
-        "growth of the KV connector's counters of failures in the window, by counter",
+        "growth of the KV connector's failure counters in the window, by counter",
         also=("failed_transfers.since_start", "failed_transfers.by_part"),
     ),
     Number(
@@ -92,13 +93,12 @@ TOKENS = (
         "recompute.tokens",
         "tokens",
         (Q.WRITE_BYTES, Q.PROMPT_TOKENS_BY_SOURCE, Q.GENERATION_TOKENS, Q.TTFT),
-        "executed − required − rejected drafts in the window, beside it since vtop attached. executed: T of "
-        "written bytes = a × T + b × rows of logits, a and b by the model's shape where the counters agree within 1 %, "
-        "else fitted on scrapes without preemption; without --enable-mfu-metrics estimated by the KV that preemptions "
-        "released",
-        "0 while nobody was preempted; afterwards prompts aborted before their first token and async scheduling's "
-        "wasted step after a stop token count too, and prompts in mid-prefill until they are counted "
-        "(unsettled_tokens, at most)",
+        "executed − required − rejected drafts, in the window and since vtop attached. executed: T of written bytes "
+        "= a × T + b × rows of logits, a and b from the model's shape if the counters agree within 1 %, else fitted "
+        "on scrapes without preemption; without --enable-mfu-metrics, estimated from the KV that preemptions released",
+        "0 as long as nobody was preempted; after that it also counts prompts aborted before their first token, "
+        "async scheduling's wasted step after a stop token, and prompts in mid-prefill until vLLM counts them (at "
+        "most unsettled_tokens)",
         also=("recompute.since_start",),
     ),
     Number(
@@ -134,9 +134,9 @@ TOKENS = (
         "recompute.by_flops_tokens",
         "tokens",
         (Q.FLOPS, Q.PROMPT_TOKENS_BY_SOURCE, Q.GENERATION_TOKENS, Q.PREEMPTIONS),
-        "a cross-check: the x that explains the FLOP counter, with mean lengths for contexts and every prompt in "
-        "one chunk",
-        "an approximation, some 5 % off; prefills cut into chunks look at less context",
+        "a cross-check: the recompute that explains the FLOP counter, with mean lengths for contexts and every "
+        "prompt in one chunk",
+        "an approximation, about 5 % off; a prefill cut into chunks attends to less context",
     ),
     Number(
         "tokens",
@@ -144,9 +144,9 @@ TOKENS = (
         "recompute.by_kv_tokens",
         "tokens",
         (Q.KV_USED, Q.CACHE_CONFIG, Q.PREEMPTIONS),
-        "a cross-check: KV released by the preemptions; where it does not show, KV in use ÷ running on the "
-        "scrape before",
-        "blocks, and what a resumed request finds in the prefix cache is not taken off",
+        "a cross-check: KV released by the preemptions; if that does not show, KV in use ÷ running at the scrape "
+        "before",
+        "whole blocks; what a resumed request finds in the prefix cache is not subtracted",
     ),
     Number(
         "tokens",
@@ -154,12 +154,13 @@ TOKENS = (
         "wallclock.decode_s",
         "s",
         (Q.ITERATION_TOKENS, Q.RUNNING, Q.GENERATION_TOKENS),
-        "steps × the time of a step that only decodes: stretch by stretch that of the scrapes between which all steps "
-        "only decoded (step_s: their median), else median ITL of vtop's own load, else, or where that is half as much "
-        "again, as steps and prompt tokens fit the time; prompt_token_s: prefill ÷ its tokens; idle: no request in the "
-        "engine; the rest is prefill and recompute, divided by their tokens. They add up to the window",
-        "chunks that gave no output are no steps; several API servers count a step several times; not known where "
-        "decoding alone would fill the time",
+        "steps × the time of a step that only decodes: for each part of the window, that between scrapes with decode "
+        "steps only (step_s: their median); else the median ITL of vtop's own load; else, or if that is 1.5 times as "
+        "long, the fit of steps and prompt tokens to the time; prompt_token_s: prefill ÷ its tokens; idle: no "
+        "request in the engine; the rest is prefill and recompute, split in proportion to their tokens. Together "
+        "they are the window",
+        "chunks without output are not counted as steps; several API servers count a step several times; not known "
+        "if decoding alone would fill the time",
         also=(
             "wallclock.prefill_s",
             "wallclock.recompute_s",
@@ -174,8 +175,8 @@ TOKENS = (
         "wallclock.stolen_ratio",
         "%",
         (Q.DECODE, Q.REQUEST_GENERATION_TOKENS),
-        "1 − (mean output − 1) × mean step ÷ mean decode time, of the finished: what others' prefill and recompute and "
-        "preemption took",
+        "1 − (mean output − 1) × mean step ÷ mean decode time, for the finished: the share lost to other requests' "
+        "prefill, to recompute and to preemption",
         also=("wallclock.request_decode_s", "wallclock.undisturbed_decode_s"),
     ),
 )

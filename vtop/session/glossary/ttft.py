@@ -13,7 +13,7 @@ TTFT = (
         "s",
         (Q.QUEUE, Q.E2E),
         "Δ queue sum ÷ n, of the n requests that finished in the window (n = Δ e2e count)",
-        "to the first scheduling only: waiting again after a preemption is in decode",
+        "until first scheduled: a wait after a preemption is in decode",
     ),
     Number(
         "ttft",
@@ -40,8 +40,8 @@ TTFT = (
         "s",
         (Q.QUEUE, Q.PREFILL, Q.E2E, Q.INFERENCE),
         "queue + prefill + frontend: the TTFT of the requests that finished in the window; with the network's part, "
-        "where vtop's own load tells it, the client's mean",
-        "not the TTFT of those that got their first token in the window; that mean stands beside it",
+        "if vtop's own load shows it, the client's mean",
+        "not the TTFT of the requests that got their first token in the window; that mean is beside it",
         also=("ttft.finished", "own_ttft.client_s"),
     ),
     Number(
@@ -59,10 +59,10 @@ TTFT = (
         "ttft.decode_first_token_s",
         "s",
         (Q.TTFT, Q.PROMPT_TOKENS_BY_SOURCE),
-        "Δ sum ÷ Δ count of TTFT on the decode servers; the numbers above are then those of the prefill servers. A "
-        "client waits for both, one after the other",
-        "a server is of the decode side when at most 5 % of its prompt tokens were computed there and the rest came "
-        "through a KV connector; of the prefill side when its requests get one token each",
+        "Δ sum ÷ Δ count of TTFT on the decode servers; the numbers above are then those of the prefill servers, and "
+        "a client waits for one after the other",
+        "a server is on the decode side if it computed at most 5 % of its prompt tokens and the rest came through a "
+        "KV connector; on the prefill side if its requests get one token each",
     ),
     Number(
         "ttft",
@@ -70,9 +70,9 @@ TTFT = (
         "ttft.queue_now_s",
         "s",
         (Q.WAITING, Q.TTFT),
-        "an estimate by Little's law: mean waiting ÷ first tokens per second, over the latest 15, 30, 60 or 120 s with "
-        "30 first tokens; never before a restart or before vtop's own load last changed, and beyond 15 s only as long "
-        "as there has been a queue; none while nobody waits or the data are old",
+        "an estimate by Little's law: mean waiting ÷ first tokens per second, over the latest 15, 30, 60 or 120 s "
+        "with 30 first tokens; never from before a restart or a change of vtop's own load, and beyond 15 s only as "
+        "long as there has been a queue; none while nobody waits or the data is old",
         "holds for a queue that neither grows nor shrinks; waiting includes preempted requests",
     ),
     Number(
@@ -81,9 +81,9 @@ TTFT = (
         "own_ttft.network_s",
         "s",
         (Q.E2E, Q.INFERENCE, Q.PREFILL),
-        "mean TTFT of vtop's own requests, from sent, − mean of queue + prefill + frontend, of the same requests: "
+        "mean TTFT of vtop's own requests, from sent, − mean of queue + prefill + frontend, for the same requests: "
         "those that finished in the window",
-        "not known where more than 2 % of the finished requests were not vtop's",
+        "not known if more than 2 % of the finished requests were not vtop's",
         also=("own_ttft.n", "own_ttft.foreign"),
     ),
     Number(
@@ -92,8 +92,8 @@ TTFT = (
         "own_ttft.timed_queue_s",
         "s",
         (),
-        "means of the timings that the server put into the answers: queue, prefill (its time_to_first_token_ms), "
-        "and the rest of the client's TTFT",
+        "means of the timings that the server put into its answers: queue, prefill (its time_to_first_token_ms), and "
+        "the rest of the client's TTFT",
         "only with --enable-per-request-metrics",
         also=("own_ttft.timed", "own_ttft.timed_prefill_s", "own_ttft.timed_rest_s"),
     ),
@@ -103,8 +103,8 @@ TTFT = (
         "growth.queue_of_prefill_ratio",
         "%",
         (Q.QUEUE, Q.PREFILL),
-        "queue ÷ prefill, and queue ÷ total, of the requests that finished in the window; not known where the window "
-        "is of several of vtop's own loads: a report has the ratio of each",
+        "queue ÷ prefill, and queue ÷ total, of the requests that finished in the window; not known if the window "
+        "covers several of vtop's own loads: a report has the ratio of each",
     ),
     Number(
         "by_load",
@@ -112,8 +112,8 @@ TTFT = (
         "growth.phases",
         "s",
         (Q.QUEUE, Q.PREFILL, Q.E2E, Q.INFERENCE),
-        "the parts at each load of vtop's own: of the requests that finished from the end of a phase's warm-up to "
-        "its end",
+        "the parts at each of vtop's own loads, for the requests that finished between the end of a phase's warm-up "
+        "and its end",
     ),
     Number(
         "ttft",
@@ -121,8 +121,8 @@ TTFT = (
         "growth.prefill_factor",
         "×",
         (Q.PREFILL, Q.E2E, Q.INFERENCE),
-        "prefill, and frontend, of the latest phase ÷ that at the lowest load; of queue what was added",
-        "phases of one shape and with the same lengths only",
+        "prefill (and frontend) of the latest phase ÷ that at the lowest load; for queue, the seconds added",
+        "only phases of one shape and with the same lengths",
         also=("growth.frontend_factor", "growth.queue_added_s"),
     ),
     Number(
@@ -131,8 +131,8 @@ TTFT = (
         "growth.crossing",
         "in flight, requests/s",
         (Q.QUEUE, Q.PREFILL),
-        "the load at which queue would be prefill, on the log–log slopes of the last two loads",
-        "an extrapolation; none beyond 4 times the highest load, nor where the two do not draw nearer",
+        "the load at which queue would equal prefill, by the log–log slopes of the last two loads",
+        "an extrapolation; none beyond 4 times the highest load, nor if the two do not converge",
     ),
     Number(
         "ttft",
@@ -140,7 +140,7 @@ TTFT = (
         "growth.crossed_at",
         "in flight, requests/s",
         (Q.QUEUE, Q.PREFILL),
-        "the lowest load from which on queue was above prefill, and the load below it, at which it was not",
+        "the lowest load from which queue stayed above prefill, and the next lower load, at which it did not",
         also=("growth.crossed_above",),
     ),
 )
