@@ -339,8 +339,11 @@ class _Talk:
         assert part is not None
         self.done += part.done
         from vtop.session.frame.frame import View
+        from vtop.session.load.hosts import words
 
         self._say(_row(part, self._session.frame(ended.t, View(window_s=max(part.elapsed_s, 1.0)))))
+        for host in part.hosts:
+            self._say(f"  {host.name}: {words(host)}")
 
     def _say(self, text: str) -> None:
         self._rewrite("")

@@ -268,7 +268,7 @@ class Controller:
         return next((end.reason for end in ended if end.reason != "done"), "done")
 
     def _fail_unsent(self, index: int, phase: PlannedPhase, began_s: float, until_s: float) -> None:
-        """The requests that lost workers were to send by now: nobody sends them, so they have failed."""
+        """The requests that lost workers were to send: nobody sends them, so they have failed, each when it was due."""
         now_s = self._clock()
         lost = [(n, work) for n, work in enumerate(self._at_work) if work.gone and work.link.host is not None]
         if not lost or self._stopped.is_set() or (phase.concurrency is not None and now_s >= until_s):
@@ -279,7 +279,7 @@ class Controller:
         for place, work in lost:
             for k, at_s in planned(phase, place, workers, rates=rates, recorded_s=recorded_s):
                 due_s = None if at_s is None else round(began_s + at_s, 6)
-                if due_s is not None and due_s > now_s:
+                if due_s is not None and due_s > now_s and not self._due(due_s):
                     break
                 if k not in work.begun:
                     self._append(
@@ -287,13 +287,17 @@ class Controller:
                             id=k,
                             phase=index,
                             due_s=due_s,
-                            end_s=round(now_s, 6),
+                            end_s=round(self._clock(), 6),
                             warmup=k < phase.warmup,
                             error="worker_lost",
                             detail="never sent: the worker that was to send it was lost",
                             host=work.link.host,
                         )
                     )
+
+    def _due(self, at_s: float) -> bool:
+        """Wait until an instant of the phase's schedule; False where the load does not go on till then."""
+        return self.failed is None and not self._stopped.wait(max(0.0, at_s - self._clock()))
 
     def _clocks(self, index: int, *, after: bool = False) -> dict[int | None, float]:
         """Measure the clocks of the hosts and put down what they say; how far each is ahead, in seconds."""
