@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.load.standin import standing_in
 from tests.load.test_controller import TINY, run
-from vtop.access import Endpoint
+from vtop.access import Access, Endpoint
 from vtop.errors import VtopError
 from vtop.load.workers import ray_cluster, relay
 from vtop.load.workers.clock_offset import Offset
 from vtop.load.workers.link import HostClock, LocalProcess
+from vtop.load.workers.protocol import Setup, files_of, with_files_at
+from vtop.load.workload.phase import PlannedPhase
 from vtop.recording.events import LoadHost
 
 
@@ -108,6 +112,24 @@ def test_a_relay_passes_lines_on_and_says_when_there_are_no_more() -> None:
     assert said == b""
     assert there.hear() is None
     assert there.last_word().endswith("(exit code 0)")
+
+
+def test_files_that_a_load_names_are_read_where_its_host_has_them() -> None:
+    there = relay.Relay()
+    places = there.keep({"sub/trace.jsonl": b"one", "other/trace.jsonl": b"two", "ca.pem": b"key"})
+    assert [Path(places[name]).read_bytes() for name in places] == [b"one", b"two", b"key"]
+    assert all(Path(places[name]).name == Path(name).name for name in places)  # as an error calls it
+    trace = PlannedPhase(arrival="trace", trace="sub/trace.jsonl")
+    planned = trace, PlannedPhase(dataset="other/trace.jsonl"), PlannedPhase()
+    known: dict[str, Any] = {"model": "m", "vocabulary": (), "entropy": "", "worker": 0, "workers": 1, "origin_s": 0.0}
+    setup = Setup(endpoint=Endpoint("http://a", Access(ca_file="ca.pem")), phases=planned, **known)
+    assert files_of(setup) == ["sub/trace.jsonl", "other/trace.jsonl", "ca.pem"]
+    moved = with_files_at(setup, places)
+    assert files_of(moved) == [places[name] for name in files_of(setup)]
+    assert with_files_at(setup, {}) == setup
+    there.hang_up()
+    assert there.last_word()
+    assert not any(Path(place).exists() for place in places.values())
 
 
 @pytest.mark.parametrize("address", ["head", "http://head:80", "ray://head", "head:port", ""])

@@ -11,7 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from vtop.load.workers.clock_offset import Offset
+from vtop.load.workers.protocol import Setup
 
 
 class WorkerLink(Protocol):
@@ -24,6 +27,9 @@ class WorkerLink(Protocol):
     def pid(self) -> int:
         """Of the worker, on its host."""
         ...
+
+    def set_up(self, setup: Setup) -> None:
+        """Tell it all that it needs, with the files that it names where its host has them."""
 
     def tell(self, line: bytes) -> None:
         """An order; of no effect once the worker is gone."""
@@ -85,6 +91,9 @@ class LocalProcess:
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    def set_up(self, setup: Setup) -> None:
+        self.tell(msgspec.json.encode(setup))
 
     def tell(self, line: bytes) -> None:
         with contextlib.suppress(OSError, ValueError, RuntimeError):  # it ended, or a second signal came

@@ -11,8 +11,10 @@ import platform
 import queue
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from vtop import __version__
 from vtop.load.workers.link import LocalProcess
@@ -35,6 +37,7 @@ class Relay:
 
     def __init__(self) -> None:
         self._process = LocalProcess()
+        self._folder: TemporaryDirectory[str] | None = None
         self._said: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         threading.Thread(target=self._listen, name="load news", daemon=True).start()
 
@@ -60,8 +63,21 @@ class Relay:
             return b"".join(lines) if lines else None
         return b"".join(lines)
 
+    def keep(self, files: Mapping[str, bytes]) -> dict[str, str]:
+        """Files that the worker is to read, under their own names: where each lies on this host, as long as it runs."""
+        self._folder = self._folder or TemporaryDirectory(prefix="vtop-")
+        found = {}
+        for number, (path, content) in enumerate(files.items()):
+            place = Path(self._folder.name, str(number), Path(path).name)
+            place.parent.mkdir()
+            place.write_bytes(content)
+            found[path] = str(place)
+        return found
+
     def hang_up(self) -> None:
         self._process.hang_up()
+        if self._folder is not None:
+            self._folder.cleanup()
 
     def last_word(self) -> str:
         return self._process.last_word()

@@ -53,7 +53,7 @@ class WorkerPool:
             work = WorkerHandle(number, link)
             work.listener = threading.Thread(target=self._listen, args=(work,), name="load news", daemon=True)
             self.works.append(work)
-            work.tell(msgspec.structs.replace(setup, worker=number))
+            link.set_up(msgspec.structs.replace(setup, worker=number))
             work.listener.start()
 
     def tell(self, order: Order, works: Sequence[WorkerHandle] | None = None) -> None:
