@@ -1,4 +1,4 @@
-"""What the verbs share: how to look, whom to watch, how a recording is opened, how things are said."""
+"""What the verbs share: how to look, whom to watch, how a recording is opened, how things are reported."""
 
 from __future__ import annotations
 

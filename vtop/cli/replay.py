@@ -129,7 +129,7 @@ def show(
     plain = only_numbers and look["theme"] in (None, DEFAULT_THEME) and not look["hide"]
     if look["window_s"] is None and only_numbers:
         look["window_s"] = DOCUMENT_WINDOW_S
-    view = look if plain else view_of(look, document=True)  # a document needs no colours, but a wrong word is said
+    view = look if plain else view_of(look, document=True)  # a document needs no colours, but a wrong word is reported
     recording = open_recording(file, model_config, slo)
     session = read(recording)
     need_load(slo, file, loaded=bool(session.load.phases))

@@ -41,7 +41,7 @@ Ask = Callable[[Question], Frame]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Phase:
-    """A stretch of the session under one load: its numbers as a whole, and of its steady part."""
+    """A span of the session under one load: its numbers as a whole, and of its steady part."""
 
     name: str  # a load's words, a mark's text, or what was asked for
     label: str  # the same in short, for axes: c=64
@@ -143,7 +143,7 @@ def _run(session: Session, scrapes: Pages, found: Sequence[TimeRange]) -> Questi
 
 
 def _unwatched(session: Session, begin_s: float, end_s: float) -> Question:
-    """A stretch without scrapes."""
+    """A span without scrapes."""
     return Question(now_s=session.end_s, window_s=end_s - begin_s, begin_s=begin_s, end_s=end_s)
 
 

@@ -414,7 +414,7 @@ class VtopApp(App[None]):
             self.look = looks.load(name, ascii=self.look.ascii, colour=self.look.colour)
 
     def look_at_theme(self) -> None:
-        """A theme's file that is written anew is seen at once; one that is wrong is said and changes nothing."""
+        """A theme's file that is written anew is seen at once; one that is wrong is reported and changes nothing."""
         if self.look is None:
             return
         name = self.look.name

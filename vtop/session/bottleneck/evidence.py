@@ -27,7 +27,7 @@ RECENT_S = 30.0
 MANY = 8  # requests in flight: of fewer, those under way say nothing
 OTHER = 3  # scrapes in a row with another number of requests are another load's
 UNLIKE = 1.2  # times as many in flight, and an idle scrape in between: another load
-FEW = 5  # scrapes: of fewer no limit is said
+FEW = 5  # scrapes: of fewer no limit is reported
 ENDS = 5  # scrapes to end the pressure at: that of most of them speaks
 
 _SCRAPES_BACK = 3600  # silence is not followed further

@@ -1,6 +1,6 @@
 """What there is to see at one instant: frozen, complete, and the only thing that a panel is given.
 
-Seconds, bytes, ratios throughout. None means not known, and 0 is a measurement. A window is the stretch of session
+Seconds, bytes, ratios throughout. None means not known, and 0 is a measurement. A window is the span of session
 that a number is about: it ends at the latest scrape and is at most `window_s` long, shorter while the session is young.
 """
 

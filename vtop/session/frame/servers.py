@@ -70,7 +70,7 @@ class ServerPart:
     scrape_bytes: int | None
     bad_lines: int
     tries: int  # attempts since the last scrape that could be had
-    outages: int  # stretches without a scrape so far
+    outages: int  # spans without a scrape so far
     restarts: int
     engines: int
     note: str | None = None

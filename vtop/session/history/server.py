@@ -86,7 +86,7 @@ class ServerHistory:
         self.gaps: list[tuple[float, float]] = []  # (from, to): no scrape, or a restart, in between
         self.progress = array("I")  # scrapes that show that the engine took a step
         self.outages: list[Outage] = []
-        self.broken_t = array("d")  # when each stretch without a scrape began
+        self.broken_t = array("d")  # when each span without a scrape began
         self.identities: list[Identity] = []
         self.finished: list[Track] = []  # one for each reason
         self._cells: dict[str, Cell | None] = {}  # by series; None: vtop does not read it
@@ -218,7 +218,7 @@ class ServerHistory:
     @property
     def fine(self) -> bool:
         """Whether its scrapes lie close enough to tell what happens within seconds: what KV use and running were before
-        a preemption, how fast the pool fills, which stretches only decoded."""
+        a preemption, how fast the pool fills, which spans only decoded."""
         return self.interval_s <= FINE_S
 
     def _another(self, scrape: Scrape, at_s: float) -> Change | None:
@@ -443,7 +443,7 @@ class ServerHistory:
         return group.total if group is not None else None
 
     def value(self, quantity: Quantity, scrape: int, part: str = "") -> float | None:
-        """What a scrape says of a gauge or a counter; None where it does not."""
+        """What a scrape says about a gauge or a counter; None where it does not."""
         track = self.total(quantity, part)
         return track.at(scrape) if track is not None else None
 
@@ -511,7 +511,7 @@ class ServerHistory:
         return self.progress[place] if place >= 0 else None
 
     def gap_s(self, begin_s: float, end_s: float) -> list[tuple[float, float]]:
-        """The parts of a stretch that lie in gaps."""
+        """The parts of a span that lie in gaps."""
         place = bisect_left(self.gaps, begin_s, key=lambda gap: gap[1])
         overlaps = []
         for start, stop in self.gaps[place:]:
