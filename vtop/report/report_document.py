@@ -110,6 +110,7 @@ def _sections(report: Report, number: int, priced: Priced) -> list[Section]:
                 phases.life(report),
                 phases.answers(report),
                 phases.gaps(report),
+                loads.senders(report),
                 kv.crowding(report),
                 kv.account(report),
                 work.work(report),

@@ -22,6 +22,7 @@ from vtop.recording import (
     Host,
     Identity,
     Load,
+    LoadHost,
     Mark,
     Note,
     Outage,
@@ -114,6 +115,8 @@ class Session:
                 self.searches.append(event)
             case Host():
                 self.load.apply_host(event)
+            case LoadHost():
+                self.load.apply_load_host(event)
             case Outage():
                 if self._known(event.server):
                     self._apply_outage(event)

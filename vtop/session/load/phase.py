@@ -36,6 +36,7 @@ class LoadPhase:
     sent_s: array[float] = field(default_factory=lambda: array("d"))
     sent_warmup: array[int] = field(default_factory=lambda: array("b"))
     late_us: array[int] = field(default_factory=lambda: array("q"))
+    sent_host: array[int] = field(default_factory=lambda: array("i"))  # -1: vtop's own machine
     first_t: array[float] = field(default_factory=lambda: array("d"))
     end_t: array[float] = field(default_factory=lambda: array("d"))
     ended: Ended = field(default_factory=Ended)
@@ -149,6 +150,8 @@ class LoadPhase:
         for k in range(seen.sent, sent):
             if not self.sent_warmup[k]:
                 seen.late.add_us(self.late_us[k])
+                if (host := self.sent_host[k]) >= 0:
+                    seen.hosts.late[host].add_us(self.late_us[k])
         for k in range(seen.ended, ended):
             seen.take(self.ended[k], self.begin.slo)
         seen.sent, seen.ended = sent, ended
