@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from enum import StrEnum
 
-from vtop.metrics.page import OTHER
+from vtop.metrics.page_layout import OTHER
 from vtop.metrics.quantity import Quantity, SeriesKind
 from vtop.metrics.series_names import SeriesMeaning
 from vtop.recording import GAP_INTERVALS, Identity, Outage, Scrape, Target
