@@ -12,6 +12,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from vtop import faults, units
 from vtop.metrics.quantity import Quantity
 from vtop.recording import (
@@ -29,6 +31,7 @@ from vtop.recording import (
     Request,
     Scrape,
     Start,
+    Target,
     events_of,
 )
 from vtop.recording.events import DEFAULT_KIND
@@ -38,7 +41,9 @@ from vtop.session.bottleneck import incidents, queueing, status
 from vtop.session.bottleneck.evidence import pressures
 from vtop.session.bottleneck.verdict import verdict
 from vtop.session.event_log import EventLog
+from vtop.session.fleet.fleet import FleetHistory
 from vtop.session.frame.charts import LoggedEvent
+from vtop.session.frame.fleet import Fleet
 from vtop.session.frame.frame import Frame, View
 from vtop.session.frame.incidents import Incident
 from vtop.session.frame.load import LoadPart
@@ -47,11 +52,12 @@ from vtop.session.frame.requests import Preemption, Requests
 from vtop.session.frame.servers import EnginePart, ServerLoad, ServerPart, StartedWith
 from vtop.session.frame.values import Count
 from vtop.session.frame.verdict import Pressure
-from vtop.session.frame.vocabulary import LoggedKind
+from vtop.session.frame.vocabulary import LoggedKind, Side, VerdictLimit
 from vtop.session.hardware import energy, roofline
 from vtop.session.history import adapters, busy, server_config, sides
 from vtop.session.history.gpus import GpuHistory
 from vtop.session.history.server import Change, ServerHistory
+from vtop.session.history.sides import side_of
 from vtop.session.history.window import ScrapeRange, Window, window
 from vtop.session.kv import crowding, occupancy, pool, preemptions, prompt_sources
 from vtop.session.kv.preemption_detector import PreemptionDetector
@@ -64,29 +70,46 @@ from vtop.session.recompute.write_fit import WriteFit
 
 EVENTS_SHOWN = 200
 ENGINES_NAMED = 8
+_JUDGED = View(window_s=60.0, columns=1, stacked=False, events=False)  # one of several servers
 SAID_AGAIN_S = 60.0  # what goes on is told once in so long
 
 
 class Session:
     """Built by applying events in order; asked for frames at any instant, as often as one likes."""
 
-    def __init__(self, start: Start) -> None:
-        self.start = start
+    def __init__(self, start: Start, *, of: tuple[Session, int | None] | None = None) -> None:
+        """of: for the session of one of another's servers, or of none: see `alone`."""
+        whole, only = of if of is not None else (None, None)
+        chosen = range(len(start.servers)) if whole is None else [only] if only is not None else []
+        self.start = start if whole is None else _with_servers(start, [start.servers[one] for one in chosen])
         self.end_s = 0.0  # of the latest line
         self.finished = False
-        self.servers = [ServerHistory(target, start.interval_s, start.unix_s) for target in start.servers]
-        self.gpus = GpuHistory(start.interval_s)
         self.load = LoadHistory()
         self.searches: list[CapacitySearch] = []  # of capacity: begins and ends
-        self._detectors = {server: PreemptionDetector(server, number) for number, server in enumerate(self.servers)}
-        self._fits = {server: WriteFit(server) for server in self.servers}
-        self._decode_steps = {server: DecodeSteps(server) for server in self.servers}
-        self._idle_power = energy.IdlePower(self.servers, self.gpus)
-        self._load_scaling = load_scaling.LoadScaling(self.servers, self.load)
-        self._log = EventLog()
+        self._divided = False  # between prefill and decode servers, and that was said
+        self._sides: dict[ServerHistory, Side | None] = {}  # as each server's own counters last told
         self._transfer_said_s: dict[ServerHistory, float] = {}
         self._held_said: set[ServerHistory] = set()
-        self._divided = False  # between prefill and decode servers, and that was said
+        self._alone: dict[int | None, Session] = {}
+        self._about: tuple[frozenset[str], str] | None = None  # how the log names servers: the others, this one
+        if whole is None:
+            self.servers = [ServerHistory(target, start.interval_s, start.unix_s) for target in start.servers]
+            self.gpus = GpuHistory(start.interval_s)
+            self._detectors = {server: PreemptionDetector(server, number) for number, server in enumerate(self.servers)}
+            self._fits = {server: WriteFit(server) for server in self.servers}
+            self._decode_steps = {server: DecodeSteps(server) for server in self.servers}
+            self._log = EventLog()
+        else:
+            self.servers = [whole.servers[one] for one in chosen]
+            self.gpus, self._log = whole.gpus, whole._log
+            self._about = (
+                frozenset(whole._who(one) for one in range(len(whole.servers)) if one != only),
+                (whole._who(only) if only is not None else ""),
+            )
+            self._detectors, self._fits, self._decode_steps = whole._detectors, whole._fits, whole._decode_steps
+        self._idle_power = energy.IdlePower(self.servers, self.gpus)
+        self._load_scaling = load_scaling.LoadScaling(self.servers, self.load)
+        self.fleet = FleetHistory(self.servers, self._limit_of)
 
     # --- what happened -------------------------------------------------------------------------------------------
 
@@ -203,6 +226,11 @@ class Session:
     def _note_sides(self, scrape: Scrape) -> None:
         if self._divided or len(self.servers) < 2:
             return
+        server = self.servers[scrape.server]
+        side, before = side_of(server, len(server.t) - 1), self._sides.get(server)
+        self._sides[server] = side
+        if side is None or side == before:
+            return  # it tells no more than before
         found = sides.sides(self.servers, scrape.t)
         if found.prefill:
             self._divided = True
@@ -281,17 +309,56 @@ class Session:
 
     # --- what there is to see ------------------------------------------------------------------------------------
 
+    def alone(self, server: int | None) -> Session:
+        """The session of one of its servers, or of none, over the same history. It takes no events of its own; vtop's
+        own load is not in it."""
+        if (known := self._alone.get(server)) is None:
+            known = self._alone[server] = Session(self.start, of=(self, server))
+        known.end_s, known.finished = self.end_s, self.finished
+        return known
+
+    def _limit_of(self, server: int, now_s: float) -> VerdictLimit:
+        """The limit that binds at one of several servers."""
+        return self.alone(server).frame(now_s, _JUDGED).verdict.limit
+
+    def _of_fleet(self, now_s: float, view: View) -> Frame:
+        """The table of servers, and beside it nothing that is added up over them."""
+        nobody = self.alone(None).frame(now_s, replace(view, fleet=None, columns=1))
+        servers, divided = self._servers_of(now_s)
+        scrapes = window(self.servers, now_s, view.window_s)
+        return replace(
+            nobody,
+            window_s=scrapes.seconds,
+            status=status.of_session(servers),
+            servers=servers,
+            fleet=self._fleet(servers, scrapes, divided, now_s, view),
+        )
+
+    def _servers_of(self, now_s: float) -> tuple[tuple[ServerPart, ...], sides.Sides]:
+        divided = sides.sides(self.servers, now_s)
+        servers = tuple(self._server(index, now_s) for index in range(len(self.servers)))
+        if len(servers) > 1:
+            servers = tuple(replace(one, side=divided.of(self.servers[one.index])) for one in servers)
+        return servers, divided
+
+    def _fleet(
+        self, servers: Sequence[ServerPart], scrapes: Window, divided: sides.Sides, now_s: float, view: View
+    ) -> Fleet | None:
+        if view.fleet is None or len(servers) < 2:
+            return None
+        return self.fleet.part(servers, scrapes, divided, now_s=now_s, view=view.fleet, window_s=view.window_s)
+
     def frame(self, now_s: float, view: View = View()) -> Frame:  # noqa: B008 - frozen
+        if view.fleet_alone and view.fleet is not None and len(self.servers) > 1:
+            return self._of_fleet(now_s, view)
         scrapes = window(self.servers, now_s, view.window_s)
         # what requests took is that of others than the one vtop tried the server with
         asked = scrapes if view.whole else scrapes.after(self.load.tried_s(now_s))
-        event_log = self.event_log(now_s, EVENTS_SHOWN)
+        event_log = self.event_log(now_s, EVENTS_SHOWN) if view.events else ()
         gpus = self.gpus.part(now_s, view.window_s, local=any(target.local for target in self.start.servers))
-        servers = tuple(self._server(index, now_s) for index in range(len(self.servers)))
-        divided = sides.sides(self.servers, now_s)
+        servers, divided = self._servers_of(now_s)
         if len(servers) > 1:
             servers = _loaded(servers, scrapes, self.servers)
-            servers = tuple(replace(one, side=divided.of(self.servers[one.index])) for one in servers)
         waiting = scrapes.gauge(Quantity.WAITING)
         preempted = scrapes.count(Quantity.PREEMPTIONS)
         before, after = divided.prefilling(scrapes), divided.decoding(scrapes)
@@ -330,6 +397,7 @@ class Session:
             event_log=event_log,
             charts=charts.charts(self.servers, self.gpus, self._log.marks(now_s), now_s, view, sides=divided),
             load=self._load(now_s),
+            fleet=self._fleet(servers, scrapes, divided, now_s, view),
         )
         if view.buckets:
             frame = replace(frame, heat_maps=heat_maps.heat_maps(asked, self.servers, frame.charts, now_s))
@@ -344,7 +412,12 @@ class Session:
 
     def event_log(self, now_s: float, most: int | None = None) -> tuple[LoggedEvent, ...]:
         """What was known by an instant; the latest `most` of it."""
-        return self._log.known(now_s, most)
+        if self._about is None or not self.servers:
+            return self._log.known(now_s, most)
+        others, own = self._about
+        known = self._log.known(now_s, None if most is None else most * len(others))
+        told = [one for one in known if one.text.partition(": ")[0] + ": " not in others]
+        return tuple(replace(one, text=one.text.removeprefix(own)) for one in told[-most if most is not None else 0 :])
 
     def started_with(self, server: int, now_s: float) -> StartedWith | None:
         """The command of a server as it was known by an instant."""
@@ -488,6 +561,7 @@ class Session:
             note=identity.note if identity is not None else None,
             started=self.started_with(index, now_s),
             kind=identity.kind if identity is not None else DEFAULT_KIND,
+            labels=server.target.labels,
         )
 
 
@@ -505,6 +579,10 @@ def read(recording: Recording, watching: Callable[[AnyEvent], object] | None = N
         if collecting:
             gc.enable()
     return session
+
+
+def _with_servers(start: Start, servers: Sequence[Target]) -> Start:
+    return msgspec.structs.replace(start, servers=tuple(servers))
 
 
 def _loaded(
