@@ -113,9 +113,7 @@ def seen(index: int, server: ServerHistory, peers: Hashable, now_s: float, *, pr
     )
 
 
-def unlike(
-    servers: Sequence[Seen], *, prefill: Callable[[int], bool] = lambda _: False
-) -> list[tuple[int, UnlikePeers]]:
+def unlike(servers: Sequence[Seen]) -> list[tuple[int, UnlikePeers]]:
     """(server, how it differs) of each that does; none among fewer than MIN_PEERS others."""
     groups: dict[Hashable, list[Seen]] = {}
     for one in servers:
