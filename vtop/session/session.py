@@ -41,7 +41,7 @@ from vtop.session.bottleneck import incidents, queueing, status
 from vtop.session.bottleneck.evidence import pressures
 from vtop.session.bottleneck.verdict import verdict
 from vtop.session.event_log import EventLog
-from vtop.session.fleet.fleet import FleetHistory
+from vtop.session.fleet.fleet import FleetHistory, FleetRows
 from vtop.session.frame.charts import LoggedEvent
 from vtop.session.frame.fleet import Fleet
 from vtop.session.frame.frame import Frame, View
@@ -91,6 +91,8 @@ class Session:
         self._transfer_said_s: dict[ServerHistory, float] = {}
         self._held_said: set[ServerHistory] = set()
         self._alone: dict[int | None, Session] = {}
+        self._taken = 0  # lines
+        self._of_all: tuple[tuple[float, float, int], Frame, FleetRows] | None = None  # as last asked for
         self._about: tuple[frozenset[str], str] | None = None  # how the log names servers: the others, this one
         if whole is None:
             self.servers = [ServerHistory(target, start.interval_s, start.unix_s) for target in start.servers]
@@ -123,6 +125,7 @@ class Session:
 
     def _take(self, event: AnyEvent) -> None:
         self.end_s = max(self.end_s, event.t)
+        self._taken += 1
         match event:
             case Scrape():
                 if self._known(event.server):
@@ -323,30 +326,28 @@ class Session:
 
     def _of_fleet(self, now_s: float, view: View) -> Frame:
         """The table of servers, and beside it nothing that is added up over them."""
-        nobody = self.alone(None).frame(now_s, replace(view, fleet=None, columns=1))
-        servers, divided = self._servers_of(now_s)
-        scrapes = window(self.servers, now_s, view.window_s)
-        return replace(
-            nobody,
-            window_s=scrapes.seconds,
-            status=status.of_session(servers),
-            servers=servers,
-            fleet=self._fleet(servers, scrapes, divided, now_s, view),
-        )
+        asked = now_s, view.window_s, self._taken
+        if self._of_all is None or self._of_all[0] != asked:
+            nobody = self.alone(None).frame(now_s, replace(view, fleet=None, columns=1))
+            servers, divided = self._servers_of(now_s)
+            scrapes = window(self.servers, now_s, view.window_s)
+            about = replace(nobody, window_s=scrapes.seconds, status=status.of_session(servers), servers=servers)
+            self._of_all = asked, about, self.fleet.rows(servers, scrapes, divided, now_s=now_s)
+        _, about, rows = self._of_all
+        assert view.fleet is not None
+        return replace(about, fleet=self.fleet.part(rows, view.fleet, view.window_s))
 
     def _servers_of(self, now_s: float) -> tuple[tuple[ServerPart, ...], sides.Sides]:
         divided = sides.sides(self.servers, now_s)
-        servers = tuple(self._server(index, now_s) for index in range(len(self.servers)))
-        if len(servers) > 1:
-            servers = tuple(replace(one, side=divided.of(self.servers[one.index])) for one in servers)
-        return servers, divided
+        return tuple(self._server(index, now_s, divided.of(one)) for index, one in enumerate(self.servers)), divided
 
     def _fleet(
         self, servers: Sequence[ServerPart], scrapes: Window, divided: sides.Sides, now_s: float, view: View
     ) -> Fleet | None:
         if view.fleet is None or len(servers) < 2:
             return None
-        return self.fleet.part(servers, scrapes, divided, now_s=now_s, view=view.fleet, window_s=view.window_s)
+        rows = self.fleet.rows(servers, scrapes, divided, now_s=now_s)
+        return self.fleet.part(rows, view.fleet, view.window_s)
 
     def frame(self, now_s: float, view: View = View()) -> Frame:  # noqa: B008 - frozen
         if view.fleet_alone and view.fleet is not None and len(self.servers) > 1:
@@ -530,7 +531,7 @@ class Session:
         ends = [one.server.at_s[one.last] for one in scrapes.ranges]
         return not begins or self.load.steady_between(min(begins), max(ends), now_s)
 
-    def _server(self, index: int, now_s: float) -> ServerPart:
+    def _server(self, index: int, now_s: float, side: Side | None) -> ServerPart:
         server = self.servers[index]
         scrapes = server.visible(now_s)
         last = scrapes - 1
@@ -561,6 +562,7 @@ class Session:
             note=identity.note if identity is not None else None,
             started=self.started_with(index, now_s),
             kind=identity.kind if identity is not None else DEFAULT_KIND,
+            side=side,
             labels=server.target.labels,
         )
 

@@ -145,6 +145,10 @@ class VtopApp(App[None]):
 
     # --- the parts of the screen -----------------------------------------------------------------------------------
 
+    def validate_only(self, only: str | None) -> str | None:
+        """What cannot be shown of so many servers leaves their table where it is."""
+        return only if fleets.may_show(self, only) else "servers"
+
     def get_default_screen(self) -> textual_private.ExactScreen:
         return textual_private.ExactScreen()
 
@@ -252,10 +256,11 @@ class VtopApp(App[None]):
     def _scrapes_seen(self) -> bool:
         return self.scene is not None and any(server.age_s is not None for server in self.scene.frame.servers)
 
-    def draw(self) -> None:
-        """Make the frame at the playhead and hand it to the board; where that fails, the one before stays."""
+    def draw(self, *, again: bool = False) -> None:
+        """Make the frame at the playhead and hand it to the board; where that fails, the one before stays. again: the
+        instant that was drawn last, looked at otherwise."""
         try:
-            self._draw()
+            self._draw(self._drawn_at_s if again and self._drawn_at_s >= 0 else self.playhead.now())
         except Exception as error:
             self._say_fault(error)
 
@@ -265,7 +270,7 @@ class VtopApp(App[None]):
             self._faults_said.add(said)
             self.say(said, bad=True)
 
-    def _draw(self) -> None:
+    def _draw(self, now_s: float) -> None:
         if not self._board.size:
             return
         if isinstance(terminal := self._driver, textual_private.Terminal):
@@ -273,7 +278,6 @@ class VtopApp(App[None]):
             if self._held:
                 return  # a later frame takes its place
             self.call_after_refresh(terminal.frame_is_written)
-        now_s = self.playhead.now()
         columns = layout.columns_for(self._board.size.width, self.only)
         step = layout.step_for(self.window_s(), columns, CHARTS_MOVE_S)
         view = View(self.window_s(), columns, buckets=self.only == "latencies", stacked=False, step=step)

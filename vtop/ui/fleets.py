@@ -47,7 +47,7 @@ def choose(app: VtopApp, step: int) -> None:
     chosen = app.table.chosen
     at = fleet.order.index(chosen) + step if chosen in fleet.order else fleet.first
     app.table = replace(app.table, chosen=fleet.order[max(0, min(len(fleet.order) - 1, at))])
-    app.draw()
+    app.draw(again=True)
 
 
 def find(app: VtopApp) -> None:
@@ -56,7 +56,7 @@ def find(app: VtopApp) -> None:
     def answered(text: str | None) -> None:
         if text is not None:
             app.table = replace(app.table, find=text.strip(), first=0, chosen=None)
-            app.draw()
+            app.draw(again=True)
 
     asked = "which rows? a part of address, model, label, state or limit; nothing for all"
     app.push_screen(Prompt(asked, app.table.find or "kv"), answered)
@@ -66,7 +66,7 @@ def order(app: VtopApp) -> None:
     if shown(app):
         at = FLEET_ORDERS.index(app.table.order) + 1
         app.table = replace(app.table, order=FLEET_ORDERS[at % len(FLEET_ORDERS)], first=0)
-        app.draw()
+        app.draw(again=True)
 
 
 def group(app: VtopApp) -> None:
@@ -75,7 +75,7 @@ def group(app: VtopApp) -> None:
         names: list[str | None] = [None, *fleet.labels]
         at = names.index(app.table.group) + 1 if app.table.group in names else 0
         app.table = replace(app.table, group=names[at % len(names)], first=0)
-        app.draw()
+        app.draw(again=True)
 
 
 def show(app: VtopApp) -> None:
@@ -93,9 +93,14 @@ def given_up(app: VtopApp) -> bool:
     """Take a search back, or the table away; False where it stays."""
     if app.table.find or app.table.chosen is not None:
         app.table = replace(app.table, find="", chosen=None, first=0)
-        app.draw()
+        app.draw(again=True)
         return False
-    if len(app.session.servers) > MOST_ADDED_UP:
-        app.say(f"{len(app.session.servers)} servers are not added up in panels; {app.face_of('enlarge')} shows one")
-        return False
-    return True
+    return may_show(app, None)
+
+
+def may_show(app: VtopApp, only: str | None) -> bool:
+    """Whether a panel, or all of them, may have the screen: not where so many servers would have to be added up."""
+    if only == "servers" or app.drilled is not None or len(app.session.servers) <= MOST_ADDED_UP:
+        return True
+    app.say(f"{len(app.session.servers)} servers are not added up in panels; {app.face_of('enlarge')} shows one alone")
+    return False

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from vtop.metrics.quantity import Quantity
@@ -35,6 +35,17 @@ _CALM: Final = len(GRAVE) + len(TROUBLES)
 
 Judge = Callable[[int, float], VerdictLimit]  # of a server at an instant
 Order = tuple[float | str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FleetRows:
+    """All rows of an instant, in no order yet, and what they were made of."""
+
+    now_s: float
+    rows: list[FleetRow]
+    ranges: dict[ServerHistory, ScrapeRange]
+    divided: Sides
+    unlike: list[tuple[int, UnlikePeers]]
 
 
 class FleetHistory:
@@ -80,97 +91,91 @@ class FleetHistory:
             self._compared = at_s, unlike(found)
         return self._compared[1]
 
-    def part(
-        self,
-        parts: Sequence[ServerPart],
-        window: Window,
-        divided: Sides,
-        *,
-        now_s: float,
-        view: FleetView,
-        window_s: float,
-    ) -> Fleet:
-        """parts: of every server, with its side; window: of all of them, of window_s seconds."""
+    def rows(self, parts: Sequence[ServerPart], window: Window, divided: Sides, *, now_s: float) -> FleetRows:
+        """parts: of every server; window: of all of them."""
         ranges = {one.server: one for one in window.ranges}
         told = self.unlike(parts, now_s)
         by_server: dict[int, list[UnlikePeers]] = {}
         for index, how in told:
             by_server.setdefault(index, []).append(how)
         rows = [
-            self._row(
-                part, ranges.get(self._servers[part.index]), tuple(by_server.get(part.index, ())), now_s, view.group
-            )
-            for part in parts
+            self._row(part, ranges.get(server), tuple(by_server.get(part.index, ())), now_s)
+            for part, server in zip(parts, self._servers, strict=True)
         ]
+        return FleetRows(now_s, rows, ranges, divided, told)
+
+    def part(self, all_rows: FleetRows, view: FleetView, window_s: float) -> Fleet:
+        """Those of the rows that are looked at, in order; strips go over window_s."""
+        rows = all_rows.rows
+        by = _group_by(view.group)
         found = [row for row in rows if view.find.lower() in _said(row)] if view.find else rows
-        groups = self._groups(found, ranges, divided) if view.group is not None else []
+        groups = self._groups(found, by, all_rows) if view.group is not None else []
         place = {(group.name, group.side): at for at, group in enumerate(groups)}
-        ordered = sorted(found, key=lambda row: (place.get((row.group, row.side), 0), *_order(row, view.order)))
-        first, shown = _shown(ordered, view)
+        last = len(groups)  # routers, which are in no group
+        keys = {row.server: (place.get((by(row), row.side), last), *_order(row, view.order)) for row in found}
+        ordered = sorted(found, key=lambda row: keys[row.server])
+        first, shown = _shown(ordered, view, by)
+        now_s = all_rows.now_s
         return Fleet(
-            totals=tuple(self._groups([replace(row, group="") for row in found], ranges, divided)),
+            totals=tuple(self._groups(found, lambda _: "", all_rows)),
             groups=tuple(groups),
-            rows=tuple(replace(row, strip=self._strip(row.server, now_s, view.strip, window_s)) for row in shown),
+            rows=tuple(
+                replace(row, group=by(row), strip=self._strip(row.server, now_s, view.strip, window_s)) for row in shown
+            ),
             order=tuple(row.server for row in ordered),
             first=first,
             servers=len(rows),
             view=view,
             labels=("model", *sorted({name for row in rows for name in row.labels})),
             states=_states(rows),
-            unlike=tuple(told),
+            unlike=tuple(all_rows.unlike),
             strip_cell_s=window_s / view.strip if view.strip else 0.0,
         )
 
-    def _row(
-        self, part: ServerPart, one: ScrapeRange | None, how: tuple[UnlikePeers, ...], now_s: float, group: str | None
-    ) -> FleetRow:
+    def _row(self, part: ServerPart, one: ScrapeRange | None, how: tuple[UnlikePeers, ...], now_s: float) -> FleetRow:
+        reads = registry.of(part.kind).reads
         answers = one is not None and not one.silent and part.status.fresh
-        judged = self.verdict(part.index, now_s) if answers and registry.of(part.kind).reads else None
-        own = Window((one,)) if one is not None and answers else Window(())
-        model = ", ".join(part.models) or None
+        judged = self.verdict(part.index, now_s) if answers and reads else None
+        server, last = self._servers[part.index], one.last if one is not None else -1
+        told = answers and one is not None
+        sums = server.sums(Quantity.TTFT, one.first, last) if told and one is not None else None
         return FleetRow(
             server=part.index,
             url=part.url,
             status=part.status,
             kind=part.kind,
-            model=model,
+            reads=reads,
+            model=", ".join(part.models) or None,
             side=part.side,
             labels=part.labels,
-            group=(model or "model not known") if group == "model" else part.labels.get(group or "", f"no {group}"),
             verdict=judged[1] if judged is not None else None,
             judged_s=judged[0] if judged is not None else None,
-            running=own.now(Quantity.RUNNING),
-            waiting=own.now(Quantity.WAITING),
-            kv_used_ratio=_highest_now(own),
-            generation_per_s=_per_s(own, Quantity.GENERATION_TOKENS),
-            ttft_s=own.mean(Quantity.TTFT),
+            running=server.value(Quantity.RUNNING, last) if told else None,
+            waiting=server.value(Quantity.WAITING, last) if told else None,
+            kv_used_ratio=server.value(Quantity.KV_USED, last) if told else None,
+            generation_per_s=_per_s([one], Quantity.GENERATION_TOKENS) if told and one is not None else None,
+            ttft_s=sums[0] / sums[1] if sums is not None and sums[1] > 0 and sums[0] == sums[0] else None,
             age_s=part.age_s,
             unlike=how,
         )
 
     def _groups(
-        self, rows: Sequence[FleetRow], ranges: dict[ServerHistory, ScrapeRange], divided: Sides
+        self, found: Sequence[FleetRow], by: Callable[[FleetRow], str], all_rows: FleetRows
     ) -> list[FleetGroup]:
         """By group and side, those with the gravest trouble first."""
         members: dict[tuple[str, Side | None], list[FleetRow]] = {}
-        for row in rows:
-            if registry.of(row.kind).reads:
-                members.setdefault((row.group, row.side), []).append(row)
+        for row in found:
+            if row.reads:
+                members.setdefault((by(row), row.side), []).append(row)
         gravest = {key: min(_order(row, "trouble") for row in own) for key, own in members.items()}
         keys = sorted(members, key=lambda key: (gravest[key], key[0]))
-        return [self._group(*key, members[key], ranges, divided) for key in keys]
+        return [self._group(*key, members[key], all_rows) for key in keys]
 
-    def _group(
-        self,
-        name: str,
-        side: Side | None,
-        rows: Sequence[FleetRow],
-        ranges: dict[ServerHistory, ScrapeRange],
-        divided: Sides,
-    ) -> FleetGroup:
+    def _group(self, name: str, side: Side | None, rows: Sequence[FleetRow], all_rows: FleetRows) -> FleetGroup:
+        ranges = all_rows.ranges
         known = [ranges[server] for row in rows if (server := self._servers[row.server]) in ranges]
         window = Window(tuple(known))
-        before, after = divided.prefilling(window), divided.decoding(window)
+        before, after = all_rows.divided.prefilling(window), all_rows.divided.decoding(window)
         sums = before.sums(Quantity.TTFT)
         return FleetGroup(
             name=name,
@@ -182,8 +187,8 @@ class FleetHistory:
             running=_sum([row.running for row in rows]),
             waiting=_sum([row.waiting for row in rows]),
             kv_high_ratio=max((row.kv_used_ratio for row in rows if row.kv_used_ratio is not None), default=None),
-            generation_per_s=_sum([_per_s(Window((one,)), Quantity.GENERATION_TOKENS) for one in after.answering]),
-            prompt_per_s=_sum([_per_s(Window((one,)), Quantity.PROMPT_TOKENS) for one in before.answering]),
+            generation_per_s=_per_s(after.answering, Quantity.GENERATION_TOKENS),
+            prompt_per_s=_per_s(before.answering, Quantity.PROMPT_TOKENS),
             ttft_s=sums[0] / sums[1] if sums is not None and sums[1] > 0 and sums[0] == sums[0] else None,
             first_tokens=sums[1] if sums is not None else 0.0,
         )
@@ -224,7 +229,7 @@ def _gravity(row: FleetRow) -> int:
     """0 for the gravest; _CALM and above where nothing is the matter."""
     if row.status.kind in GRAVE:
         return GRAVE.index(row.status.kind)
-    if not registry.of(row.kind).reads:
+    if not row.reads:
         return _CALM + 3
     if row.verdict in TROUBLES:
         return len(GRAVE) + TROUBLES.index(row.verdict)
@@ -252,32 +257,35 @@ def _doublings(value: float | None) -> int:
     return int(value).bit_length() if value is not None and math.isfinite(value) else 0
 
 
-def _shown(rows: Sequence[FleetRow], view: FleetView) -> tuple[int, Sequence[FleetRow]]:
+def _group_by(name: str | None) -> Callable[[FleetRow], str]:
+    if name is None:
+        return lambda _: ""
+    if name == "model":
+        return lambda row: row.model or "model not known"
+    return lambda row: row.labels.get(name, f"no {name}")
+
+
+def _shown(rows: Sequence[FleetRow], view: FleetView, by: Callable[[FleetRow], str]) -> tuple[int, Sequence[FleetRow]]:
     """Which rows have room, the chosen one among them: place of the first, and they. A group's heading takes a line."""
     at = next((place for place, row in enumerate(rows) if row.server == view.chosen), None)
-    first = max(0, min(view.first, len(rows) - 1))
-    if at is not None:
-        first = min(first, at)
+    headings = view.group is not None
+    if not headings:
+        last_first = max(0, len(rows) - view.lines)  # no empty lines below the last row
+        first = min(view.first, last_first)
+        first = first if at is None else max(min(first, at), at - view.lines + 1)
+        return first, rows[first : first + view.lines]
+    first = max(0, min(view.first, len(rows) - 1, len(rows) - 1 if at is None else at))
     while True:
         lines, last = 0, first
         while last < len(rows):
-            opens = view.group is not None and (last == first or _together(rows[last]) != _together(rows[last - 1]))
+            opens = last == first or (by(rows[last]), rows[last].side) != (by(rows[last - 1]), rows[last - 1].side)
             if lines + 1 + opens > view.lines and last > first:
                 break
             lines += 1 + opens
             last += 1
-        if at is not None and at >= last:
-            first += 1
-        elif last == len(rows) and first and lines < view.lines and first > 0 and not view.group:
-            first = max(0, first - (view.lines - lines))
-            lines = view.lines
-            return first, rows[first:]
-        else:
+        if at is None or at < last:
             return first, rows[first:last]
-
-
-def _together(row: FleetRow) -> tuple[str, Side | None]:
-    return row.group, row.side
+        first += 1
 
 
 def _states(rows: Sequence[FleetRow]) -> tuple[tuple[str, int], ...]:
@@ -298,15 +306,11 @@ def _said(row: FleetRow) -> str:
     return " ".join(word for word in words if word).lower()
 
 
-def _highest_now(own: Window) -> float | None:
-    known = [one.server.value(Quantity.KV_USED, one.last) for one in own.answering]
-    return max((value for value in known if value is not None), default=None)
-
-
-def _per_s(own: Window, quantity: Quantity) -> float | None:
+def _per_s(ranges: Iterable[ScrapeRange], quantity: Quantity) -> float | None:
+    """A counter's growth a second, added up."""
     rates = [
         grown / one.counted_s
-        for one in own.answering
+        for one in ranges
         if one.counted_s > 0 and (grown := one.server.grown(quantity, one.first, one.last)) is not None
     ]
     return _sum(rates)

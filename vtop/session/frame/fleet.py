@@ -56,10 +56,10 @@ class FleetRow:
     url: str
     status: Status
     kind: str
+    reads: bool  # False: a router or another server that is only named; it is in no group and no total
     model: str | None
     side: Side | None
     labels: dict[str, str]
-    group: str
     verdict: VerdictLimit | None  # as judged at `judged_s`; None: not yet, or its data are old
     judged_s: float | None
     running: float | None
@@ -69,6 +69,7 @@ class FleetRow:
     ttft_s: float | None  # mean
     age_s: float | None  # of the latest scrape
     unlike: tuple[UnlikePeers, ...] = ()
+    group: str = ""  # of the rows that are looked at
     strip: tuple[StripCell, ...] = ()  # of the rows that are looked at
 
 
