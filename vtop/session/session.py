@@ -50,7 +50,7 @@ from vtop.session.frame.load import LoadPart
 from vtop.session.frame.load_levels import LoadLevels
 from vtop.session.frame.requests import Preemption, Requests
 from vtop.session.frame.servers import EnginePart, ServerLoad, ServerPart, StartedWith
-from vtop.session.frame.values import Count
+from vtop.session.frame.values import Count, Throughput
 from vtop.session.frame.verdict import Pressure
 from vtop.session.frame.vocabulary import LoggedKind, Side, VerdictLimit
 from vtop.session.hardware import energy, roofline
@@ -70,7 +70,7 @@ from vtop.session.recompute.write_fit import WriteFit
 
 EVENTS_SHOWN = 200
 ENGINES_NAMED = 8
-_JUDGED = View(window_s=60.0, columns=1, stacked=False, events=False)  # one of several servers
+_JUDGED = View(window_s=60.0, columns=1, stacked=False, limit_alone=True)  # one of several servers
 SAID_AGAIN_S = 60.0  # what goes on is told once in so long
 
 
@@ -355,7 +355,7 @@ class Session:
         scrapes = window(self.servers, now_s, view.window_s)
         # what requests took is that of others than the one vtop tried the server with
         asked = scrapes if view.whole else scrapes.after(self.load.tried_s(now_s))
-        event_log = self.event_log(now_s, EVENTS_SHOWN) if view.events else ()
+        event_log = self.event_log(now_s, EVENTS_SHOWN) if not view.limit_alone else ()
         gpus = self.gpus.part(now_s, view.window_s, local=any(target.local for target in self.start.servers))
         servers, divided = self._servers_of(now_s)
         if len(servers) > 1:
@@ -374,7 +374,7 @@ class Session:
             status=status.of_session(servers),
             origin=self.start.origin,
             servers=servers,
-            engines=_engines(scrapes, self.servers),
+            engines=_engines(scrapes, self.servers) if not view.limit_alone else (),
             requests=Requests(
                 running=scrapes.gauge(Quantity.RUNNING),
                 waiting=waiting,
@@ -388,21 +388,28 @@ class Session:
             kv=pool.kv(scrapes, now_s),
             prompt_tokens=before.count(Quantity.PROMPT_TOKENS),
             generation_tokens=after.count(Quantity.GENERATION_TOKENS),
-            throughput=busy.throughput(scrapes),
+            throughput=busy.throughput(scrapes) if not view.limit_alone else Throughput(),
             iteration=latencies.iteration(after),
             ttft=ttft.ttft(asked, waiting, present, divided),
-            latencies=latencies.latencies(asked, divided),
+            latencies=latencies.latencies(asked, divided) if not view.limit_alone else (),
             prefix_cache=latencies.prefix_cache(before, preempted.in_window),
             preemption=_preemption(scrapes, preempted),
             gpus=gpus,
             event_log=event_log,
-            charts=charts.charts(self.servers, self.gpus, self._log.marks(now_s), now_s, view, sides=divided),
+            charts=charts.charts(
+                self.servers if not view.limit_alone else (),
+                self.gpus,
+                self._log.marks(now_s) if not view.limit_alone else (),
+                now_s,
+                view,
+                sides=divided,
+            ),
             load=self._load(now_s),
             fleet=self._fleet(servers, scrapes, divided, now_s, view),
         )
         if view.buckets:
             frame = replace(frame, heat_maps=heat_maps.heat_maps(asked, self.servers, frame.charts, now_s))
-        frame = self._analysed(frame, scrapes, asked, present)
+        frame = (self._weighed if view.limit_alone else self._analysed)(frame, scrapes, asked, present)
         at, *earlier = self._pressures(scrapes, frame, view) or [None]
         frame = replace(frame, pressure=at)
         return replace(frame, verdict=verdict(frame, [one for one in earlier if one is not None]))
@@ -452,6 +459,15 @@ class Session:
         fresh = {server for server, part in zip(self.servers, servers, strict=True) if part.status.fresh}
         scrapes = Window(tuple(one for one in scrapes.ranges if one.server in fresh))
         return scrapes if scrapes.now(Quantity.RUNNING) or scrapes.now(Quantity.WAITING) else Window(())
+
+    def _weighed(self, frame: Frame, scrapes: Window, asked: Window, present: Window) -> Frame:
+        """With what the limit is judged by, and no more."""
+        own_step_s = _own_step_s(frame.load, scrapes)
+        return replace(
+            frame,
+            wallclock=wall_clock.wallclock(scrapes, self._decode_steps, recomputed_tokens=None, own_step_s=own_step_s),
+            account=occupancy.account(scrapes, self.servers, self.load, frame.now_s, frame.kv.bytes_per_token),
+        )
 
     def _analysed(self, frame: Frame, scrapes: Window, asked: Window, present: Window) -> Frame:
         one_load = self._one_load(scrapes, frame.now_s)

@@ -45,7 +45,7 @@ class View:
     buckets: bool = False  # whether the frame is to have heat maps
     step: int = 1  # columns by which charts move on: those of a cell, so that its halves stay the halves of one
     fleet: FleetView | None = None  # the rows of the table of servers that are looked at
-    events: bool = True  # whether it is to have the log of events
+    limit_alone: bool = False  # of the frame only what the limit of its verdict is judged by
     fleet_alone: bool = False  # and nothing else: numbers that are added up over all servers are left out
     stacked: bool = True  # and running and waiting of one scrape, which may be stacked; the screen draws them apart
 
