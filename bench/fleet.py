@@ -24,8 +24,14 @@ from pseudo_terminal import TICKS_PER_S, Program
 
 RECORDING = Path(__file__).resolve().parent.parent / "recordings" / "overload.jsonl.gz"
 APART = 11  # pages, from one server to the next one
-KEYS = {"space": b" ", "+": b"+", "-": b"-", "tab": b"\t", "esc": b"\x1b", "down": b"\x1b[B", "up": b"\x1b[A"}
-ROUND = ("space", "space", "+", "-", "tab", "tab", "esc", "down", "down", "up", "up")
+KEYS = {
+    "space": b" ", "+": b"+", "-": b"-", "o": b"o", "b": b"b", "?": b"?", "esc": b"\x1b",
+    "down": b"\x1b[B", "up": b"\x1b[A", "page down": b"\x1b[6~", "page up": b"\x1b[5~",
+}  # fmt: skip
+ROUND = (
+    "down", "down", "page down", "up", "page up", "space", "space", "o", "o", "o", "o", "o", "o", "o", "+", "-", "b",
+    "b", "?", "esc", "down", "up",
+)  # fmt: skip
 SETTLE_S = 20.0
 ROW_S = 10.0
 

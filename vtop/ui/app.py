@@ -130,6 +130,7 @@ class VtopApp(App[None]):
         self._faults_said: set[str] = set()
         self.taken = 0  # events of the recording
         self.drilled: drilling.Drilled | drilling.Shared | None = None  # one server of several, alone on the screen
+        self.settled = False  # what stays for good has been put out of the garbage collector's way
         self.table = FleetView()  # of servers, with the whole body: what of it is looked at
         self._load_failed = False  # and it has been said
         self._troubles: list[str] = []  # of the recording, still to be said
@@ -227,7 +228,7 @@ class VtopApp(App[None]):
                 break
         self._say_troubles()
         if fleets.shown(self):
-            self.session.fleet.prepare(self.playhead.now(), fleets.JUDGED_AT_ONCE)
+            fleets.prepare(self)
         if self._load is not None and self._load.failed is not None and not self._load_failed:
             self._load_failed = True
             self.say(f"the load does not run: {self._load.failed}", bad=True, for_s=UNTIL_CLICKED_S)
@@ -449,6 +450,8 @@ class VtopApp(App[None]):
 
     def action_choose(self, step: int) -> None:
         """Go to the next panel; behind the last one there is none, unless one has the whole body."""
+        if fleets.shown(self) and len(self.session.servers) > fleets.MOST_ADDED_UP:
+            return  # there is no other
         if self.only is not None:
             shown = [name for name in layout.body() if name not in self.hidden]
             self.only = self.chosen = shown[(shown.index(self.only) + step) % len(shown)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,7 @@ FROM: Final = 9  # servers: the screen begins with their table
 MOST_ADDED_UP: Final = 32  # of more no panel adds up: a frame would take longer than a key may
 APART_S: Final = 1.0  # two drawings, at least
 JUDGED_AT_ONCE: Final = 6  # servers, between two drawings
+SETTLED_S: Final = 8.0  # by then every server that answers has answered
 
 
 def shown(app: VtopApp) -> bool:
@@ -28,6 +30,14 @@ def shown(app: VtopApp) -> bool:
 
 def drawn(app: VtopApp) -> Fleet | None:
     return app.scene.frame.fleet if app.scene is not None else None
+
+
+def prepare(app: VtopApp) -> None:
+    """What a frame would else have to do: judge a few of the servers that are due."""
+    app.session.fleet.prepare(app.playhead.now(), JUDGED_AT_ONCE)
+    if not app.settled and app.session.end_s >= SETTLED_S:
+        app.settled = True
+        gc.freeze()  # a full collection over what hundreds of servers print takes longer than a key may
 
 
 def view_of(app: VtopApp, view: View, size: Size) -> View:
