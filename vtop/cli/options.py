@@ -144,7 +144,7 @@ server_options = together(
         "--targets",
         type=click.Path(path_type=Path, dir_okay=False),
         metavar="FILE",
-        help="Further servers: Prometheus' file_sd as JSON, or an address a line.",
+        help="Further servers: Prometheus' file_sd as JSON or YAML, or an address a line.",
     ),
     click.option("--interval", type=NumberParam(0.1, 3600), default=1.0, show_default=True, metavar="S"),
     access_options,
