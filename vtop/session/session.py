@@ -43,7 +43,7 @@ from vtop.session.bottleneck.verdict import verdict
 from vtop.session.event_log import EventLog
 from vtop.session.fleet.fleet import FleetHistory, FleetRows
 from vtop.session.frame.charts import LoggedEvent
-from vtop.session.frame.fleet import Fleet
+from vtop.session.frame.fleet import Fleet, NamedPeer
 from vtop.session.frame.frame import Frame, View
 from vtop.session.frame.incidents import Incident
 from vtop.session.frame.load import LoadPart
@@ -319,6 +319,10 @@ class Session:
             known = self._alone[server] = Session(self.start, of=(self, server))
         known.end_s, known.finished = self.end_s, self.finished
         return known
+
+    def unlike_peers(self) -> tuple[NamedPeer, ...]:
+        """The servers that differed from their peers, over the whole session."""
+        return self.fleet.named(lambda at_s: self._servers_of(at_s)[0], self.end_s)
 
     def _limit_of(self, server: int, now_s: float) -> VerdictLimit:
         """The limit that binds at one of several servers."""

@@ -15,8 +15,17 @@ from typing import Final
 from vtop.metrics.quantity import Quantity
 from vtop.recording import GAP_INTERVALS
 from vtop.server_kinds import registry
-from vtop.session.fleet.peers import seen, unlike
-from vtop.session.frame.fleet import Fleet, FleetGroup, FleetRow, FleetView, StripCell, UnlikePeers
+from vtop.session.fleet.peers import MIN_PEERS, WINDOW_S, seen, unlike
+from vtop.session.frame.fleet import (
+    Fleet,
+    FleetGroup,
+    FleetRow,
+    FleetView,
+    NamedPeer,
+    StripCell,
+    UnlikeKind,
+    UnlikePeers,
+)
 from vtop.session.frame.servers import ServerPart
 from vtop.session.frame.vocabulary import Side, StatusKind, VerdictLimit
 from vtop.session.history.server import ServerHistory
@@ -25,6 +34,7 @@ from vtop.session.history.window import ScrapeRange, Window
 
 JUDGED_S: Final = 10.0
 COMPARED_S: Final = 5.0
+MOST_LOOKS: Final = 240  # at a session, for a report
 PEER_LABELS: Final = ("job", "cluster", "namespace")  # of servers that are alike
 # gravest first: what does not answer, then what binds; a limit that is not here is no trouble
 GRAVE: Final[tuple[StatusKind, ...]] = ("down", "unhealthy", "frozen", "waiting")
@@ -90,6 +100,22 @@ class FleetHistory:
             ]  # fmt: skip
             self._compared = at_s, unlike(found)
         return self._compared[1]
+
+    def named(self, parts_at: Callable[[float], Sequence[ServerPart]], end_s: float) -> tuple[NamedPeer, ...]:
+        """Who differed from its peers in a session, those at most looks first; there are MOST_LOOKS of them at most."""
+        if len(self._servers) <= MIN_PEERS or end_s < WINDOW_S:
+            return ()
+        every_s = COMPARED_S * max(1, math.ceil((end_s - WINDOW_S) / COMPARED_S / MOST_LOOKS))
+        looks = [WINDOW_S + k * every_s for k in range(int((end_s - WINDOW_S) / every_s) + 1)]
+        told = [(at_s, one) for at_s in looks for one in self.unlike(parts_at(at_s), at_s)]
+        found: dict[tuple[int, UnlikeKind], list[tuple[float, UnlikePeers]]] = {}
+        for at_s, (server, how) in told:
+            found.setdefault((server, how.kind), []).append((at_s, how))
+        rows = [
+            NamedPeer(server, self._servers[server].target.url, kind, len(seen_at), len(looks), *seen_at[-1])
+            for (server, kind), seen_at in found.items()
+        ]
+        return tuple(sorted(rows, key=lambda row: (-row.named, row.server)))
 
     def rows(self, parts: Sequence[ServerPart], window: Window, divided: Sides, *, now_s: float) -> FleetRows:
         """parts: of every server; window: of all of them."""

@@ -41,6 +41,19 @@ class UnlikePeers:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class NamedPeer:
+    """A server that differed from its peers, over a whole session: at how many of the looks, and how at the last."""
+
+    server: int
+    url: str
+    kind: UnlikeKind
+    named: int
+    looks: int
+    latest_s: float
+    latest: UnlikePeers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class StripCell:
     """A stretch of a heat strip: the highest KV use in it, and whether requests waited; None: no scrape."""
 
