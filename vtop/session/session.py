@@ -320,6 +320,16 @@ class Session:
         known.end_s, known.finished = self.end_s, self.finished
         return known
 
+    def forget(self, before_s: float) -> None:
+        """Give up the servers' numbers of before an instant, so that a live session of many does not grow for ever.
+
+        What was recorded stays recorded. Numbers over a window from there on stay as they were; counts since the
+        session began are not known any more.
+        """
+        self._log.put_into_words()
+        for server in self.servers:
+            server.forget(before_s)
+
     def unlike_peers(self) -> tuple[NamedPeer, ...]:
         """The servers that differed from their peers, over the whole session."""
         return self.fleet.named(lambda at_s: self._servers_of(at_s)[0], self.end_s)

@@ -130,6 +130,7 @@ class VtopApp(App[None]):
         self._faults_said: set[str] = set()
         self.taken = 0  # events of the recording
         self.drilled: drilling.Drilled | drilling.Shared | None = None  # one server of several, alone on the screen
+        self.kept_from_s = 0.0  # from when on a live session of many servers still has their numbers
         self.settled = False  # what stays for good has been put out of the garbage collector's way
         self.table = FleetView()  # of servers, with the whole body: what of it is looked at
         self._load_failed = False  # and it has been said

@@ -20,6 +20,8 @@ FROM: Final = 9  # servers: the screen begins with their table
 MOST_ADDED_UP: Final = 32  # of more no panel adds up: a frame would take longer than a key may
 APART_S: Final = 1.0  # two drawings, at least
 JUDGED_AT_ONCE: Final = 6  # servers, between two drawings
+KEPT_S: Final = 900.0  # of the numbers of more than MOST_ADDED_UP live servers; a recording has them all
+AGAIN_S: Final = 10.0
 SETTLED_S: Final = 8.0  # by then every server that answers has answered
 
 
@@ -35,6 +37,10 @@ def drawn(app: VtopApp) -> Fleet | None:
 def prepare(app: VtopApp) -> None:
     """What a frame would else have to do: judge a few of the servers that are due."""
     app.session.fleet.prepare(app.playhead.now(), JUDGED_AT_ONCE)
+    keep_from_s = app.session.end_s - KEPT_S
+    if app.live is not None and len(app.session.servers) > MOST_ADDED_UP and keep_from_s >= app.kept_from_s + AGAIN_S:
+        app.kept_from_s = keep_from_s
+        app.session.forget(keep_from_s)
     if not app.settled and app.session.end_s >= SETTLED_S:
         app.settled = True
         gc.freeze()  # a full collection over what hundreds of servers print takes longer than a key may
