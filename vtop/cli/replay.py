@@ -137,9 +137,10 @@ def show(
         raise VtopError(f"--at {units.clock(at_s)}: {file} ends at {units.clock(session.end_s)}")
     now_s = session.end_s if at_s is None else at_s
     if only_numbers:
+        from vtop.session.frame.fleet import FleetView
         from vtop.session.frame.frame import View
 
-        print_json(session.frame(now_s, View(window_s=view["window_s"])))
+        print_json(session.frame(now_s, View(window_s=view["window_s"], fleet=FleetView())))
         return
     from vtop.ui import run, screenshot
 

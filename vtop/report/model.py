@@ -17,6 +17,7 @@ from vtop.report.numbers import Numbers, numbers
 from vtop.report.phases import Pages, Question, TimeRange, ranges
 from vtop.session.charts import charts
 from vtop.session.frame.charts import Charts, LoggedEvent
+from vtop.session.frame.fleet import Fleet, FleetView, NamedPeer
 from vtop.session.frame.frame import Frame, View
 from vtop.session.frame.gpus import GpuPart
 from vtop.session.frame.incidents import Incident
@@ -79,6 +80,8 @@ class Report:
     load_levels: LoadLevels
     incidents: tuple[Incident, ...]  # of the whole recording
     event_log: tuple[LoggedEvent, ...]
+    fleet: Fleet | None  # the table of servers at the end, over the whole recording
+    unlike_peers: tuple[NamedPeer, ...]  # of the whole recording
     searches: tuple[CapacityResult, ...]  # of capacity
     timeline: Charts | None  # the whole recording
     zoom: Charts | None  # some preemptions, scrape by scrape
@@ -102,7 +105,8 @@ def of_session(session: Session, file: str, asked: Sequence[TimeRange] = ()) -> 
     phases = labelled([_phase(session, scrapes, ask, one) for one in found])
     question = _run(session, scrapes, found)
     frame = ask(question) if question is not None else None
-    last = session.frame(session.end_s, View(window_s=max(session.end_s, 1.0), columns=COLUMNS, whole=True))
+    all_of_it = View(window_s=max(session.end_s, 1.0), columns=COLUMNS, whole=True, fleet=FleetView())
+    last = session.frame(session.end_s, all_of_it)
     spoken = frame or last
     return Report(
         file=file.encode("utf-8", "replace").decode(),  # a file's name may be no text
@@ -125,6 +129,8 @@ def of_session(session: Session, file: str, asked: Sequence[TimeRange] = ()) -> 
         growth=spoken.growth,
         load_levels=session.load_levels(),
         incidents=session.incidents(),
+        fleet=last.fleet,
+        unlike_peers=session.unlike_peers(),
         event_log=last.event_log,
         searches=on_record(session) if session.searches else (),
         timeline=last.charts if scrapes.at_s else None,

@@ -175,6 +175,8 @@ def _unadmitted_s(one: ScrapeRange, full: float, places: float | None) -> float 
 
 def _outside(number: int, one: ScrapeRange, load: LoadHistory) -> float | None:
     """Of vtop's own requests in flight, the share that the engine does not know: the median over scrapes with many."""
+    if not load.phases:
+        return None
     shares = []
     for scrape in range(one.first, one.last + 1):
         in_flight = load.in_flight_at(number, one.server.at_s[scrape])
@@ -185,7 +187,10 @@ def _outside(number: int, one: ScrapeRange, load: LoadHistory) -> float | None:
 
 
 def _on(server: ServerHistory, quantity: Quantity, scrapes: range) -> list[float | None]:
-    return [server.value(quantity, scrape) for scrape in scrapes]
+    track = server.total(quantity)
+    if track is None or not scrapes:
+        return [None] * len(scrapes)
+    return [value if value == value else None for value in track.every(scrapes[0], scrapes[-1])]
 
 
 def _at_work(one: ScrapeRange, scrape: int) -> bool:

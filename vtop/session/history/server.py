@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from enum import StrEnum
 
-from vtop.metrics.page import OTHER
+from vtop.metrics.page_layout import OTHER
 from vtop.metrics.quantity import Quantity, SeriesKind
 from vtop.metrics.series_names import SeriesMeaning
 from vtop.recording import GAP_INTERVALS, Identity, Outage, Scrape, Target
@@ -94,6 +94,7 @@ class ServerHistory:
         self._parts: dict[Quantity, set[str]] = {}
         self._groups: dict[tuple[Quantity, str], SeriesGroup] = {}
         self._histogram_groups: dict[tuple[Quantity, str], HistogramGroup] = {}
+        self.forgotten = 0  # the first scrape whose numbers are all there
         self.held: set[Cell] = set()  # not on the latest scrape, and taken to be what they were
         self._held_from = 0  # the first scrape without them
         self._fell: dict[str, float] = {}  # counters that fell at the latest restart, from where
@@ -427,6 +428,23 @@ class ServerHistory:
                 found.setdefault(meaning.quantity, []).append(series)
         for quantity in {*found, *self.labels}:
             self.labels.setdefault(quantity, FactTrack()).put(index, tuple(found.get(quantity, ())))
+
+    def forget(self, before_s: float) -> None:
+        """Give up the numbers of scrapes before an instant: of so many servers that memory would grow without end.
+        What is asked from there on stays as it was."""
+        first = bisect_right(self.at_s, before_s) - 1
+        if first <= self.forgotten:
+            return
+        self.forgotten = first
+        for group in self._groups.values():
+            for track in (group.total, *(group.engines or {}).values()):
+                track.forget(first)
+        for counted in self._histogram_groups.values():
+            counted.total.forget(first)
+        for track in (self.bytes, self.bad_lines):
+            track.forget(first)
+        kept = bisect_right(self.progress, first) - 1
+        del self.progress[: max(0, kept)]
 
     # --- questions: each names the last scrape it may look at --------------------------------------------------------
 

@@ -145,7 +145,7 @@ class Window:
             grown.append(amount)
             if amount is not None and not one.silent and (seconds := one.counted_s) > 0:
                 rates.append(amount / seconds)
-            since.append(one.server.grown(quantity, 0, one.last, part))
+            since.append(one.server.grown(quantity, 0, one.last, part) if not one.server.forgotten else None)
         return Count(in_window=_sum(grown), per_s=_sum(rates), since_start=_sum(since))
 
     def by_part(
