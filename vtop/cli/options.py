@@ -146,7 +146,7 @@ server_options = together(
         "--targets",
         type=click.Path(path_type=Path, dir_okay=False),
         metavar="FILE",
-        help="More servers: Prometheus' file_sd as JSON, or one address per line.",
+        help="More servers: Prometheus' file_sd as JSON or YAML, or one address per line.",
     ),
     click.option("--interval", type=NumberParam(0.1, 3600), default=1.0, show_default=True, metavar="S"),
     access_options,

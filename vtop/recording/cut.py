@@ -1,8 +1,8 @@
-"""A stretch of a recording as a recording of its own, which shows the same numbers for that stretch.
+"""A span of a recording as a recording of its own, which shows the same numbers for that span.
 
-What was known when the stretch began is written at its beginning, with its own instants (they come out negative): the
+What was known when the span began is written at its beginning, with its own instants (they come out negative): the
 scrape of each server, whole; who answered; the attempts that had failed since; the GPUs; the phases of load that ran,
-and of their requests those still in flight, so that their ends, which lie in the stretch, end something. Requests that
+and of their requests those still in flight, so that their ends, which lie in the span, end something. Requests that
 had ended are left out: what a phase adds up to is counted from the beginning of the cut. Marks and notes of before, and
 events of an unknown type, whose meaning may be anything, are left out too.
 """

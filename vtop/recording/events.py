@@ -43,12 +43,14 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_de
 class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A server to watch: its root URL without credentials, or what it is called where it was not asked itself.
 
-    local: it is on this host. interval_s: between its scrapes, where that is not the recording's.
+    local: it is on this host. interval_s: between its scrapes, where that is not the recording's. labels: as a list of
+    targets has them, to group by.
     """
 
     url: str
     local: bool = True
     interval_s: float | None = None
+    labels: dict[str, str] = {}
 
 
 class Start(Event, frozen=True, kw_only=True, tag="start"):

@@ -129,7 +129,7 @@ class LoadPart:
     output_over: OutputOver | None
     whole_output_per_s: float | None  # with them and the warm-up: from the first request sent to the last token
     whole_ended_per_s: float | None  # requests that succeeded, over the same
-    ended_per_s: float | None  # requests, over the same stretch
+    ended_per_s: float | None  # requests, over the same span
     cached_tokens: int  # as the answers say, where the server tells
     prefix_hit_tokens: float | None  # growth of the server's counter from the scrape before the phase to the one after
     wrong_length: int  # requests whose prompt the server counted otherwise than asked

@@ -27,7 +27,7 @@ from vtop.session.load.phase import LoadPhase, OpenRequest
 from vtop.session.load.request_stats import RequestStats
 
 ASKED = (0.5, 0.9, 0.99, 0.999, 0.9999, 0.95)
-RECENT_S = 10.0  # the actual rate is that of this stretch
+RECENT_S = 10.0  # the actual rate is that of this span
 RANKED = 100  # requests: of fewer the p99 by nearest rank is the highest
 LATE_S, LATE_SHARE = 0.002, 0.05  # p99 lateness beyond both marks the run client-limited
 BUSY_RATIO = 0.9  # of one core
@@ -124,7 +124,7 @@ class LoadHistory:
         return phase.state(now_s)[0].t if phase is not None else 0.0
 
     def steady_between(self, begin_s: float, end_s: float, now_s: float) -> bool:
-        """Whether the phases that ran in a stretch aimed at one thing, as known at an instant."""
+        """Whether the phases that ran in a span aimed at one thing, as known at an instant."""
         targets = set()
         for phase in self.phases.values():
             marks = [one for one in (phase.begin, *phase.changes) if one.t <= now_s]

@@ -74,7 +74,7 @@ class LoadPhase:
         return self.seen(now_s).tokens_in.per_s(*self.steady(end))
 
     def output_over(self, now_s: float) -> OutputOver | None:
-        """What the throughput is over. A closed loop moves in waves, so of one with too few rounds any stretch without
+        """What the throughput is over. A closed loop moves in waves, so of one with too few rounds any span without
         ramp and drain depends on where in a wave it lies: there it is all of its requests, ramp and drain in it."""
         target, end = self.state(now_s)
         if end is None:
@@ -87,7 +87,7 @@ class LoadPhase:
 
     @property
     def cut_off(self) -> bool:
-        """Whether its beginning is not on record, as in a stretch cut out of a recording: requests were sent before."""
+        """Whether its beginning is not on record, as in a span cut out of a recording: requests were sent before."""
         return bool(self.sent_s) and self.sent_s[0] < self.begin.t - EARLY_S
 
     def _measured(self, now_s: float) -> list[Request]:
@@ -107,7 +107,7 @@ class LoadPhase:
         return whole_ended_per_s(self.ended.bare(bisect_right(self.end_t, now_s)))
 
     def ended_per_s(self, now_s: float) -> float | None:
-        """Requests that ended a second, over the same stretch."""
+        """Requests that ended a second, over the same span."""
         _, end = self.state(now_s)
         if end is None:
             return None
