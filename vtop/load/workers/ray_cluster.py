@@ -114,7 +114,7 @@ class RayCluster:
         self._links: list[RayLink] = []
         self._names: list[str] = []
         self._contents: Any = None
-        _connect(address)
+        connect(address)
 
     def start(self, workers: int) -> Sequence[RayLink]:
         import ray
@@ -226,7 +226,8 @@ def _names(nodes: Sequence[str]) -> list[str]:
     return names
 
 
-def _connect(address: str) -> None:
+def connect(address: str) -> None:
+    """To the cluster, once. Raises VtopError where Ray is not installed or the cluster cannot be reached."""
     try:
         import ray
     except ModuleNotFoundError:
