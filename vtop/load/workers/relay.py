@@ -20,6 +20,7 @@ from vtop import __version__
 from vtop.load.workers.link import LocalProcess
 
 HEAR_S = 1.0  # how long a call waits for something to be said
+DEAF_S = 120.0  # nobody asked what is said for so long: whoever led the load is gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,10 @@ class Relay:
         self._process = LocalProcess()
         self._folder: TemporaryDirectory[str] | None = None
         self._said: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._called_s = time.monotonic()
+        self._over = threading.Event()
         threading.Thread(target=self._listen, name="load news", daemon=True).start()
+        threading.Thread(target=self._watch, name="load watch", daemon=True).start()
 
     def about(self) -> About:
         return About(__version__, platform.python_version(), self._process.pid, machine())
@@ -53,6 +57,7 @@ class Relay:
 
     def hear(self) -> bytes | None:
         """The lines that were said since the last call; empty where there is none for a while, None after the end."""
+        self._called_s = time.monotonic()
         lines: list[bytes] = []
         with contextlib.suppress(queue.Empty):
             line = self._said.get(timeout=HEAR_S)
@@ -65,6 +70,7 @@ class Relay:
 
     def keep(self, files: Mapping[str, bytes]) -> dict[str, str]:
         """Files that the worker is to read, under their own names: where each lies on this host, as long as it runs."""
+        self._called_s = time.monotonic()
         self._folder = self._folder or TemporaryDirectory(prefix="vtop-")
         found = {}
         for number, (path, content) in enumerate(files.items()):
@@ -86,6 +92,14 @@ class Relay:
         for line in self._process.lines():
             self._said.put(line)
         self._said.put(None)
+        self._over.set()
+
+    def _watch(self) -> None:
+        """No load goes on where nobody asks for it any more, as behind a network that was cut."""
+        while not self._over.wait(HEAR_S):
+            if time.monotonic() - self._called_s > DEAF_S:
+                self.hang_up()
+                return
 
 
 def machine() -> str:

@@ -108,6 +108,7 @@ class WorkerPool:
     def _bury(self, work: WorkerHandle) -> None:
         """It has ended: what it had under way has no other end."""
         why = work.link.last_word()
+        work.link.kill()  # where it is only out of reach, it must not go on
         lost = work.link.host is not None and not self._dismissed
         for request in work.under_way.values():
             self._append(
