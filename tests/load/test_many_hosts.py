@@ -116,6 +116,17 @@ def test_a_relay_passes_lines_on_and_says_when_there_are_no_more() -> None:
     assert there.last_word().endswith("(exit code 0)")
 
 
+def test_orders_that_overtake_each_other_on_their_way_are_given_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[bytes] = []
+    monkeypatch.setattr(LocalProcess, "tell", lambda self, line: told.append(line))
+    there = relay.Relay()
+    for number in (2, 0, 3, 1):
+        there.tell(number, b"%d" % number)
+    assert told == [b"0", b"1", b"2", b"3"]
+    there.hang_up()
+    assert there.last_word()
+
+
 def test_files_that_a_load_names_are_read_where_its_host_has_them() -> None:
     there = relay.Relay()
     places = there.keep({"sub/trace.jsonl": b"one", "other/trace.jsonl": b"two", "ca.pem": b"key"})

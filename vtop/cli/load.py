@@ -55,8 +55,9 @@ def controller_of(
     hosts = None
     if asked.get("ray"):
         from vtop.load.workers.ray_cluster import RayCluster
+        from vtop.recording import Note
 
-        hosts = RayCluster(asked["ray"], target.url)
+        hosts = RayCluster(asked["ray"], target.url, lambda text: recording.append(Note(source="load", text=text)))
     return Controller(
         phases,
         endpoint,

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from ipaddress import ip_address
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,6 +29,7 @@ from vtop.load.workers.protocol import Setup, files_of, with_files_at
 from vtop.load.workers.relay import About, Relay, machine
 
 START_S = 60.0  # for the actors to be placed and to have started their workers
+PATIENCE_S = 5.0  # before that is said to take long
 CALL_S = 10.0  # for an answer of an actor
 REACH_S = 5.0  # for the cluster's port to answer
 
@@ -50,6 +52,7 @@ class RayLink:
         self.pid = about.pid
         self._where = where
         self._files = files
+        self._orders = count()
         self._ended = threading.Event()
         self._cut: str | None = None  # why nothing is heard of it any more
 
@@ -66,7 +69,7 @@ class RayLink:
 
     def tell(self, line: bytes) -> None:
         with contextlib.suppress(Exception):  # it is gone; `lines` says so
-            self.actor.tell.remote(line)
+            self.actor.tell.remote(next(self._orders), line)
 
     def lines(self) -> Iterator[bytes]:
         import ray
@@ -105,12 +108,14 @@ class RayLink:
 class RayCluster:
     """A cluster that vtop is connected to. address: auto, HOST:PORT (of its GCS) or ray://HOST:PORT.
 
-    url: of the server to be loaded. Raises VtopError where Ray is not installed or the cluster cannot be reached.
+    url: of the server to be loaded. say: takes a sentence for whoever waits. Raises VtopError where Ray is not installed
+    or the cluster cannot be reached.
     """
 
-    def __init__(self, address: str, url: str) -> None:
+    def __init__(self, address: str, url: str, say: Callable[[str], None]) -> None:
         self._address = address
         self._url = url
+        self._say = say
         self._links: list[RayLink] = []
         self._names: list[str] = []
         self._contents: Any = None
@@ -171,7 +176,10 @@ class RayCluster:
         """The answers of all. Raises VtopError where they do not come."""
         import ray
 
-        done, _ = ray.wait(calls, num_returns=len(calls), timeout=START_S)
+        done, _ = ray.wait(calls, num_returns=len(calls), timeout=PATIENCE_S)
+        if len(done) < len(calls):
+            self._say(f"{len(done)} of {workers} workers have a CPU of the cluster; the load waits for the others")
+            done, _ = ray.wait(calls, num_returns=len(calls), timeout=START_S)
         if len(done) < len(calls):
             free = ray.available_resources().get("CPU", 0.0)
             raise VtopError(

@@ -40,6 +40,9 @@ class Relay:
         self._process = LocalProcess()
         self._folder: TemporaryDirectory[str] | None = None
         self._said: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._turn = threading.Lock()
+        self._told = 0  # orders
+        self._early: dict[int, bytes] = {}  # orders that wait for one before
         self._called_s = time.monotonic()
         self._over = threading.Event()
         threading.Thread(target=self._listen, name="load news", daemon=True).start()
@@ -52,8 +55,13 @@ class Relay:
         """Of this host, monotonic: the one that its worker takes its stamps from."""
         return time.monotonic()
 
-    def tell(self, line: bytes) -> None:
-        self._process.tell(line)
+    def tell(self, number: int, line: bytes) -> None:
+        """Order `number`, from 0: calls that come at once may overtake each other, and orders must not."""
+        with self._turn:
+            self._early[number] = line
+            while (following := self._early.pop(self._told, None)) is not None:
+                self._process.tell(following)
+                self._told += 1
 
     def hear(self) -> bytes | None:
         """The lines that were said since the last call; empty where there is none for a while, None after the end."""
