@@ -17,8 +17,11 @@ from vtop.errors import VtopError
 from vtop.load.workers import ray_cluster, relay
 from vtop.load.workers.clock_offset import Offset
 from vtop.load.workers.link import HostClock, LocalProcess
-from vtop.load.workers.protocol import Setup, files_of, with_files_at
+from vtop.load.workers.losses import unsent
+from vtop.load.workers.protocol import Aim, Setup, files_of, with_files_at
+from vtop.load.workers.worker_handle import WorkerHandle
 from vtop.load.workload.phase import PlannedPhase
+from vtop.load.workload.spec import phases
 from vtop.recording.events import LoadHost
 
 
@@ -30,6 +33,11 @@ class _FarProcess(LocalProcess):
     def last_word(self) -> str:
         super().last_word()
         return f"a worker on host{self.host} was lost"
+
+
+class _Gone(LocalProcess):
+    def __init__(self, host: int) -> None:
+        self.host = host  # type: ignore[assignment]
 
 
 class _TwoHosts:
@@ -87,6 +95,20 @@ def test_in_a_closed_loop_the_share_of_a_lost_worker_fails_and_where_all_are_los
         assert [(one.id, one.host, one.error) for one in going.requests()] == [
             (k, k % 2, "worker_lost") for k in range(9)
         ]
+
+
+def test_what_lost_workers_were_to_send_comes_in_the_order_in_which_it_was_due() -> None:
+    works = [WorkerHandle(number, _Gone(number % 2)) for number in range(3)]
+    works[0].gone = works[2].gone = True
+    works[0].begun = {0, 3}
+    (phase,) = phases(("rate=10 arrival=constant n=12 warmup=1 in=8 out=2",))
+    found = list(unsent(7, phase, works, [Aim(101.0, rate_per_s=1.0)], 100.0))
+    assert [one.id for one in found] == [2, 5, 6, 8, 9, 11, 12]
+    assert [one.due_s for one in found] == [100.2, 100.5, 100.6, 100.8, 100.9, 103.0, 104.0]
+    assert {(one.phase, one.error, one.end_s) for one in found} == {(7, "worker_lost", None)}
+    assert list(unsent(0, phase, works[1:2], [], 0.0)) == []
+    (endless,) = phases(("c=4 for=9s in=8 out=2",))
+    assert list(unsent(0, endless, works, [], 0.0)) == []
 
 
 def test_what_a_hosts_clock_is_ahead_is_taken_off_its_stamps_and_stands_in_the_recording() -> None:

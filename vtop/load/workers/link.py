@@ -15,6 +15,7 @@ import msgspec
 
 from vtop.load.workers.clock_offset import Offset
 from vtop.load.workers.protocol import Setup
+from vtop.recording.events import LoadHost
 
 
 class WorkerLink(Protocol):
@@ -59,6 +60,19 @@ class HostClock:
     name: str
     workers: tuple[int, ...]
     offset: Offset
+
+    def line(self, phase: int, at_s: float, *, after: bool) -> LoadHost:
+        """What the recording says of it, before a phase and after it."""
+        return LoadHost(
+            host=self.host,
+            name=self.name,
+            at_s=round(at_s, 6),
+            workers=self.workers,
+            offset_s=round(self.offset.offset_s, 6),
+            rtt_s=round(self.offset.rtt_s, 6),
+            phase=phase,
+            after=after,
+        )
 
 
 class Hosts(Protocol):

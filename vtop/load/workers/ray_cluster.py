@@ -108,8 +108,8 @@ class RayLink:
 class RayCluster:
     """A cluster that vtop is connected to. address: auto, HOST:PORT (of its GCS) or ray://HOST:PORT.
 
-    url: of the server to be loaded. say: takes a sentence for whoever waits. Raises VtopError where Ray is not installed
-    or the cluster cannot be reached.
+    url: of the server to be loaded. say: takes a sentence for whoever waits. Raises VtopError where Ray is not
+    installed or the cluster cannot be reached.
     """
 
     def __init__(self, address: str, url: str, say: Callable[[str], None]) -> None:
