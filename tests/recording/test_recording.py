@@ -202,6 +202,17 @@ def test_what_waits_at_the_end_is_lost_and_that_is_said() -> None:
     assert live.lost == ["x.jsonl: No space left on device; the last 4 lines are lost"]
 
 
+def test_a_recording_that_is_stopped_while_the_disk_is_full_is_lost_in_part_and_the_session_goes_on() -> None:
+    live = recording_onto(Disk(100))
+    live.append(Mark(text="0" * 100))
+    assert live.stop_saving() is None
+    assert notes(live.take())[-1] == "x.jsonl: No space left on device; no longer recorded there"
+    assert live.lost == ["x.jsonl: No space left on device; the last 3 lines are lost"]
+    live.append(Mark(text="on"))
+    assert texts(live.take()) == ["on"]
+    live.close("quit")
+
+
 def test_more_than_fits_into_memory_gives_the_file_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vtop.recording.recording_file.HELD_BYTES", 200)
     live = recording_onto(Disk(10))
