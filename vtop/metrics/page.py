@@ -25,6 +25,7 @@ FULL_EVERY_S = 60.0  # a line with every series, so that a reader can start ther
 MOST_VALUES = 512  # of a label, in the life of a server
 OTHER = "other"
 _MOST = 2.0**53  # a float counts no further
+_BEYOND = 2.0**63  # a number of a page that reaches it is none: no reader of a recording takes it
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
@@ -184,7 +185,7 @@ class Folder:
                 number = page[positions[0]]
             else:
                 number = (max if scalar.largest else sum)([page[position] for position in positions])
-            value = number if math.isfinite(number) else None
+            value = number if -_BEYOND < number < _BEYOND else None
             now[key] = value
             old = before.get(key)
             if value != old:
@@ -204,8 +205,8 @@ class Folder:
             cumulative = buckets.of(page)
             total = _total(page, buckets.sum_positions) if buckets.sum_positions else math.nan
             count = _total(page, buckets.count_positions) if buckets.count_positions else math.nan
-            count = count if math.isfinite(count) else float(_whole(cumulative[-1], 0))
-            now[key] = counts = (cumulative, total if math.isfinite(total) else None, count)
+            count = count if 0 <= count <= _MOST else float(_whole(cumulative[-1], 0))
+            now[key] = counts = (cumulative, total if -_BEYOND < total < _BEYOND else None, count)
             old = before.get(key)
             if counts != old:
                 changed[key] = _counts(*counts)
@@ -317,7 +318,7 @@ def _bound(series: SeriesKey) -> float | None:
                     bound = math.nan if "_" in value else float(value)  # Python's 1_000 is no number there
                 except ValueError:
                     return None
-                return None if math.isnan(bound) or bound == -math.inf else bound
+                return bound if -_BEYOND < bound < _BEYOND or bound == math.inf else None
     return None
 
 
