@@ -6,13 +6,14 @@ import math
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vtop.metrics.exposition import Parser
 from vtop.metrics.page import FULL_EVERY_S, Folder, NotMetrics
-from vtop.recording import HistogramCounts, Scrape, decode, encode
+from vtop.recording import HistogramCounts, Scrape, bounds, decode, encode
 from vtop.server_kinds.registry import series_names
 from vtop.server_kinds.vllm.series import SERIES
 
@@ -217,6 +218,17 @@ def test_numbers_that_are_none_and_counts_that_are_absurd_are_written_as_strict_
     e2e = scrape.hists["vllm:e2e_request_latency_seconds"]
     assert (e2e.sum, e2e.n[:2]) == (None, (3, 0))
     assert scrape.hists["vllm:request_queue_time_seconds"].n == (5, 0)
+
+
+@pytest.mark.parametrize("number", ["NaN", "+Inf", "-Inf", "1e308", "-1e308", "1e19", "-1e19", "-3"])
+def test_whatever_number_stands_on_a_page_its_line_can_be_read_again(number: str) -> None:
+    e2e = "vllm:e2e_request_latency_seconds"
+    scrape = line(
+        f'vllm:num_requests_running {number}\n{e2e}_bucket{{le="1.0"}} {number}\n{e2e}_bucket{{le="1e300"}} 1\n'
+        f'{e2e}_bucket{{le="+Inf"}} {number}\n{e2e}_sum {number}\n{e2e}_count {number}\n'
+    )
+    assert bounds.wrong(msgspec.structs.replace(scrape, t=1.0)) is None
+    assert scrape.values == {"vllm:num_requests_running": -3.0 if number == "-3" else None}
 
 
 def test_created_series_and_foreign_families_are_not_recorded() -> None:

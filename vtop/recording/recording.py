@@ -109,6 +109,10 @@ class LiveRecording:
                 for secret in self._secrets:
                     line = line.replace(secret, b"***")
                 decoded = decode(line)  # before it is written: no line that a reader cannot take gets into a file
+                if (why := bounds.wrong(decoded)) is not None:
+                    text = f"a line of type {event.__struct_config__.tag} is left out: {why}"
+                    decoded = Note(t=self._last_t, source="recording", text=text)
+                    line = encode(decoded)
             except Exception as fault:
                 said = faults.put_down(fault, f"recording a line of type {event.__struct_config__.tag}")
                 decoded = Note(t=self._last_t, source="recording", text=f"{said}; the line is left out")
