@@ -91,8 +91,7 @@ class Session:
         self._transfer_said_s: dict[ServerHistory, float] = {}
         self._held_said: set[ServerHistory] = set()
         self._alone: dict[int | None, Session] = {}
-        self._taken = 0  # lines
-        self._of_all: tuple[tuple[float, float, int], Frame, FleetRows] | None = None  # as last asked for
+        self._of_all: tuple[tuple[float, float], Frame, FleetRows] | None = None  # as last asked for
         self._about: tuple[frozenset[str], str] | None = None  # how the log names servers: the others, this one
         if whole is None:
             self.servers = [ServerHistory(target, start.interval_s, start.unix_s) for target in start.servers]
@@ -125,7 +124,7 @@ class Session:
 
     def _take(self, event: AnyEvent) -> None:
         self.end_s = max(self.end_s, event.t)
-        self._taken += 1
+        self._seen_by(event.t)
         match event:
             case Scrape():
                 if self._known(event.server):
@@ -157,6 +156,11 @@ class Session:
                 self._log_event(event.t, event.t, "end", f"end: {event.reason}")
             case _:
                 pass  # the start is known; what an unknown event means is not
+
+    def _seen_by(self, t: float) -> None:
+        """A line of that t: of earlier instants all stays as it was."""
+        if self._of_all is not None and t <= self._of_all[0][0]:
+            self._of_all = None
 
     def _apply_scrape(self, scrape: Scrape) -> None:
         server = self.servers[scrape.server]
@@ -340,7 +344,7 @@ class Session:
 
     def _of_fleet(self, now_s: float, view: View) -> Frame:
         """The table of servers, and beside it nothing that is added up over them."""
-        asked = now_s, view.window_s, self._taken
+        asked = now_s, view.window_s
         if self._of_all is None or self._of_all[0] != asked:
             nobody = self.alone(None).frame(now_s, replace(view, fleet=None, columns=1))
             servers, divided = self._servers_of(now_s)
@@ -430,6 +434,7 @@ class Session:
 
     def mark(self, mark: Mark) -> None:
         """A mark that is set, at any instant, while a recording is looked at."""
+        self._seen_by(mark.t)
         self._log_event(mark.t, mark.t, "mark", mark.text or "mark")
 
     def event_log(self, now_s: float, most: int | None = None) -> tuple[LoggedEvent, ...]:
