@@ -18,6 +18,8 @@ from vtop.sources.host import HostSource
 from vtop.sources.processes import pids_listening
 from vtop.sources.server import ServerSource
 
+FEW = 32  # servers
+HEALTH_EVERY_S = 5.0  # that a good answer of /health stands, of more servers
 # options whose value no recording may hold
 SECRET_OPTIONS = ("--api-key", "--header", "-H")
 
@@ -62,6 +64,7 @@ class Attachment:
                 self.clock,
                 interval_s=interval_s,
                 shape=shape,
+                health_every_s=0.0 if len(targets) <= FEW else HEALTH_EVERY_S,
                 started_by=partial(command.on_port, port)
                 if target.local and (port := port_of(target)) is not None
                 else lambda: None,
