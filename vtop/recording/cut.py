@@ -13,7 +13,21 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from vtop.recording.events import AnyEvent, End, Event, Gpu, Host, Identity, Load, Note, Outage, Request, Scrape, Start
+from vtop.recording.events import (
+    AnyEvent,
+    End,
+    Event,
+    Gpu,
+    Host,
+    Identity,
+    Load,
+    Note,
+    Outage,
+    Request,
+    Scrape,
+    Start,
+    TargetChange,
+)
 from vtop.recording.scrape_state import ScrapeState
 from vtop.recording.shift import moved
 
@@ -58,6 +72,7 @@ class Known:
     def __init__(self) -> None:
         self._scrapes: dict[int, ScrapeState] = {}
         self._identities: dict[int, Identity] = {}
+        self._watched: list[TargetChange] = []
         self._outages: dict[int, list[Outage]] = {}  # since the server's latest scrape
         self._gpu: Gpu | None = None
         self._gpu_note: Note | None = None  # since the latest reading
@@ -74,6 +89,8 @@ class Known:
                 self._outages.setdefault(event.server, []).append(event)
             case Identity():
                 self._identities[event.server] = event
+            case TargetChange():
+                self._watched.append(event)
             case Gpu():
                 self._gpu, self._gpu_note = event, None
             case Note():
@@ -99,7 +116,7 @@ class Known:
 
     def lines(self, at_s: float) -> Iterator[AnyEvent]:
         """The lines that say it, written at the beginning of a recording that begins at `at_s`."""
-        told: list[Event | None] = [*self._identities.values(), self._gpu, *self._hosts.values()]
+        told: list[Event | None] = [*self._watched, *self._identities.values(), self._gpu, *self._hosts.values()]
         told += [scrape.line() for scrape in self._scrapes.values()]
         for loads in self._phases.values():
             told += loads

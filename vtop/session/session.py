@@ -32,6 +32,7 @@ from vtop.recording import (
     Scrape,
     Start,
     Target,
+    TargetChange,
     events_of,
 )
 from vtop.recording.events import DEFAULT_KIND
@@ -145,6 +146,8 @@ class Session:
             case Identity():
                 if self._known(event.server):
                     self._apply_identity(event)
+            case TargetChange():
+                self._apply_watched(event)
             case Mark():
                 self.mark(event)
             case Note():
@@ -273,6 +276,26 @@ class Session:
         server.apply_identity(identity)
         for said in server_config.changed(before, identity) if before is not None else ():
             self._log_event(identity.t, identity.t, "flags", self._who(identity.server) + said)
+
+    def _apply_watched(self, event: TargetChange) -> None:
+        """A server that is watched from here on, or is not any more."""
+        if event.target is not None and event.server == len(self.servers):
+            self._add(event.target, event.t)
+            self._log_event(event.t, event.t, "note", f"{self._who(event.server)}watched from here on")
+        elif self._known(event.server):
+            self.servers[event.server].watch(event.t, on=event.target is not None)
+            said = "watched again" if event.target is not None else "not watched any more"
+            self._log_event(event.t, event.t, "note", self._who(event.server) + said)
+
+    def _add(self, target: Target, t: float) -> None:
+        server = ServerHistory(target, self.start.interval_s, self.start.unix_s)
+        server.watch(t, on=True)
+        self._detectors[server] = PreemptionDetector(server, len(self.servers))
+        self._fits[server], self._decode_steps[server] = WriteFit(server), DecodeSteps(server)
+        self.servers.append(server)
+        self.start = _with_servers(self.start, [*self.start.servers, target])
+        self._idle_power = energy.IdlePower(self.servers, self.gpus)
+        self._alone.clear()  # they tell the others by their names
 
     def _note_models(self, identity: Identity) -> None:
         """A server that serves something else than before."""
@@ -598,6 +621,7 @@ class Session:
             started=self.started_with(index, now_s),
             kind=identity.kind if identity is not None else DEFAULT_KIND,
             side=side,
+            watched=server.watched(now_s),
             labels=server.target.labels,
         )
 
