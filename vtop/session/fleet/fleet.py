@@ -32,7 +32,7 @@ from vtop.session.history.server import ServerHistory
 from vtop.session.history.sides import Sides
 from vtop.session.history.window import ScrapeRange, Window
 
-JUDGED_S: Final = 10.0
+JUDGED_S: Final = 15.0
 COMPARED_S: Final = 5.0
 _SPREAD: Final = 0.618034  # of a turn, from one server's instants to the next one's: they spread evenly
 MOST_LOOKS: Final = 240  # at a session, for a report

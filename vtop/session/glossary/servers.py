@@ -85,7 +85,7 @@ SERVERS = (
         "",
         (),
         "in the table that has the whole body: the verdict of a session of that server alone over 60 s, judged every "
-        "10 s; where its data are old its state",
+        "15 s; where its data are old its state",
         "of a router and of servers that vtop knows only by name nothing is judged, and they are in no total",
         also=("fleet.states",),
     ),
