@@ -46,6 +46,7 @@ def test_the_screen_says_how_many_are_in_trouble_and_what_all_do(fleet: Session)
     lines = screen(fleet)
     assert "2 OF 35 IN TROUBLE" in lines[1]
     assert "1 unlike its peers" in lines[1]
+    assert "1 not read" in lines[1]
     assert "33 of 34 answer" in lines[2]
     assert "r32:8000" in lines[5]
     assert "down" in lines[5]

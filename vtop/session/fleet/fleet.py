@@ -321,7 +321,7 @@ def _states(rows: Sequence[FleetRow]) -> tuple[tuple[str, int], ...]:
     counts: dict[tuple[int, str], int] = {}
     for row in rows:
         told = row.status.kind in GRAVE or row.verdict is None
-        word = row.status.kind if told else row.verdict
+        word = "not read" if not row.reads else row.status.kind if told else row.verdict
         key = (_gravity(row) if _gravity(row) < _CALM else _CALM, str(word))
         counts[key] = counts.get(key, 0) + 1
     return tuple((word, n) for (_, word), n in sorted(counts.items()))
