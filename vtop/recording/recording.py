@@ -89,6 +89,12 @@ class LiveRecording:
             self._files[path] = new(path)
         self.append(start)
 
+    def hide(self, secrets: Sequence[str]) -> None:
+        """Strike these out of every line from here on, too."""
+        with self._lock:
+            known = {*self._secrets, *(encode_text(secret) for secret in secrets if secret)}
+            self._secrets = tuple(sorted(known, key=len, reverse=True))
+
     @property
     def saving_to(self) -> Path | None:
         """The file a person will find, or None."""
