@@ -33,7 +33,7 @@ BURST, BURST_EVERY_S, PROMPT_TOKENS, OUTPUT_TOKENS = 40, 20.0, 100, 400
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What a program took over a stretch of time."""
+    """What a program took over a span of time."""
 
     cpu_ratio: float  # of one core
     rss_bytes: float  # median

@@ -32,7 +32,7 @@ FOLDER = Path(__file__).parent.parent / "recordings"
 UNITS = r"%|ms|µs|s|GiB|MiB|KiB|kW|W|kJ|MJ|J|×|pp|°C|MHz"
 NUMBER = re.compile(rf"(?<![\w.=/-])[−+]?(?:\d{{1,3}}(?:,\d{{3}})+|\d+)(?:\.\d+)?(?::\d\d)*(?:\s?(?:{UNITS})(?![\w]))?")
 NAMED = ("label", "name", "spec", "url", "version", "detail", "file", "command", "why", "flag", "method", "models")
-ADDED_UP = ("done", "failed", "unfinished", "wrong_length", "sent")  # said of all loads together
+ADDED_UP = ("done", "failed", "unfinished", "wrong_length", "sent")  # said about all loads together
 # what vtop itself sets, whatever the run: (words around it, why)
 CONSTANTS = (
     ("p99 needs 459", "samples that p99 needs"),

@@ -61,7 +61,7 @@ def rows(path: Path) -> Iterator[list[str]]:
 
 def agree(verdict: Verdict, found: Prices) -> bool:
     """A verdict that names a flag is right where that is worth most; one that names none where no flag is, or where it
-    says of the steps that larger ones would be worth something."""
+    says about the steps that larger ones would be worth something."""
     flag = found.binding.limit if found.binding is not None and found.binding.limit in FLAGS else None
     said = {"token-budget": "larger steps would cut TTFT", "max-num-seqs": "may have waited between scrapes"}
     both = flag is not None and said.get(flag, "-") in verdict.sentence

@@ -12,7 +12,7 @@ Judged = Literal["same", "within", "better", "worse", "higher", "lower", "no int
 
 
 def judged(difference: float, interval: tuple[float, float] | None, better: str | None) -> Judged:
-    """`better`: which way is good, higher or lower; None: neither, and then the way itself is said. `within`: the
+    """`better`: which way is good, higher or lower; None: neither, and then the way itself is reported. `within`: the
     interval holds 0, so it may as well be none."""
     if difference == 0:
         return "same"

@@ -77,7 +77,7 @@ def clock(value: float | None) -> str:
 
 
 def span(value: float | None) -> str:
-    """How long a stretch was that other numbers are about, rounded and never cut off: 4.2 s, 55 s, 1:37, 1:02:31."""
+    """How long a span was that other numbers are about, rounded and never cut off: 4.2 s, 55 s, 1:37, 1:02:31."""
     if (odd := _odd(value)) is not None or value is None:
         return odd or UNKNOWN
     if abs(value) < 9.95:

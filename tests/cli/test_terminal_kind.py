@@ -1,4 +1,4 @@
-"""The theme and the signs follow what the terminal says of itself."""
+"""The theme and the signs follow what the terminal says about itself."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from statistics import mean, variance
 import numpy as np
 import pytest
 
-from vtop.load.workload.arrivals import closed_ids, due_times, lengths, share
+from vtop.load.workload.arrivals import closed_ids, due_times, lengths, planned, share
 from vtop.load.workload.phase import PlannedPhase, TokenRange
 from vtop.load.workload.spec import phases
 
@@ -246,3 +246,25 @@ def test_vllms_arrivals_are_those_of_its_own_benchmark() -> None:
     found = [at_s for _, at_s in due_times(phase)]
     assert found == pytest.approx(list(expected))
     assert found[-1] == pytest.approx(12.5)
+
+
+@pytest.mark.parametrize("text", ["rate=9 n=50", "rate=9 for=5s warmup=3 arrival=gamma:0.5", "c=5 n=23 warmup=2"])
+def test_what_each_worker_was_to_send_is_together_the_whole_schedule(text: str) -> None:
+    phase = one(text)
+    whole = list(planned(phase, 0, 1))
+    for workers in WORKERS:
+        each = [list(planned(phase, worker, workers)) for worker in range(workers)]
+        assert sorted(pair for part in each for pair in part) == whole
+    if phase.concurrency is None:
+        assert whole == merged(phase)
+
+
+def test_what_a_worker_was_to_send_follows_a_rate_that_was_changed_by_hand() -> None:
+    phase = one("rate=10 arrival=constant n=40")
+    found = list(planned(phase, 0, 1, rates=[(1.0, 20.0), (2.0, 5.0)]))
+    assert [k for k, _ in found] == list(range(40))
+    dues_s = [round(due_s or 0.0, 6) for _, due_s in found]
+    assert dues_s[8:12] == [0.8, 0.9, 1.05, 1.1]  # the first at the new rate comes a gap of it after the change
+    assert dues_s[27:31] == [1.9, 1.95, 2.2, 2.4]
+    halves = [list(planned(phase, worker, 2, rates=[(1.0, 20.0), (2.0, 5.0)])) for worker in range(2)]
+    assert sorted(halves[0] + halves[1]) == found

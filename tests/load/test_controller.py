@@ -26,6 +26,7 @@ from vtop.access import Endpoint
 from vtop.load.workers import controller as conducting
 from vtop.load.workers import worker
 from vtop.load.workers.controller import Controller
+from vtop.load.workers.link import Hosts
 from vtop.load.workers.protocol import Pulse
 from vtop.load.workload.spec import phases
 from vtop.recording.events import FORMAT, Event, Load, Note, Request, Start, Target, decode, encode
@@ -40,12 +41,17 @@ TINY = "in=8 out=2"
 class Run:
     """A controller and all that it appended."""
 
-    def __init__(self, host: Host, *specs: str, settle_s: float = 0.0) -> None:
+    def __init__(self, host: Host, *specs: str, settle_s: float = 0.0, hosts: Hosts | None = None) -> None:
         self.events: list[Event] = []
         self._news = threading.Condition()
         origin_s = time.monotonic()
         self.controller = Controller(
-            phases(specs), Endpoint(host.standin.url), self._append, lambda: time.monotonic() - origin_s, origin_s
+            phases(specs),
+            Endpoint(host.standin.url),
+            self._append,
+            lambda: time.monotonic() - origin_s,
+            origin_s,
+            hosts=hosts,
         )
         self.controller.settle_s = settle_s
 

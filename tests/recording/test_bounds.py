@@ -14,7 +14,7 @@ import zstandard
 
 from tests.recording.test_recording import START, notes, read, texts
 from vtop.errors import VtopError
-from vtop.recording import Event, FileRecording, Gpu, Host, Load, Mark, Outage, Request, Scrape, encode
+from vtop.recording import Event, FileRecording, Gpu, Host, Load, LoadHost, Mark, Outage, Request, Scrape, encode
 from vtop.session.session import Session
 
 GOOD = (Mark(t=1.0, text="before"), Mark(t=3.0, text="after"), Mark(t=4.0, text="last"))
@@ -37,6 +37,9 @@ def file_of(tmp_path: Path, *middle: Event | bytes) -> Path:
 
 def changed(event: Event, **fields: Any) -> bytes:
     return json.dumps(json.loads(encode(event)) | fields).encode()
+
+
+SENDER = LoadHost(t=2.0, host=0, name="gpu7", at_s=1.0, workers=(0,), offset_s=5.0, rtt_s=0.001, phase=0)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +67,9 @@ def changed(event: Event, **fields: Any) -> bytes:
         changed(Outage(t=2.0, server=0, at_s=1.0, took_s=0.0, reason="reset"), at_s=1e17),
         changed(Gpu(t=2.0, at_s=1.0, took_s=0.0, gpus=()), at_s=-1e17),
         changed(Host(t=2.0, at_s=1.0), at_s=1e17),
+        changed(SENDER, offset_s=1e17),
+        changed(SENDER, rtt_s=-1.0),
+        changed(SENDER, host=-1),
         changed(Load(t=2.0, phase=0, state="begin", spec="c=1", shape="closed"), phase=-1),
         changed(Load(t=2.0, phase=0, state="begin", spec="c=1", shape="closed"), for_s=1e300),
         b'{"type":"later","t":2,"deep":' + b"[" * 200_000 + b"]" * 200_000 + b"}",

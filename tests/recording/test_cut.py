@@ -19,6 +19,7 @@ from vtop.recording import (
     Host,
     Identity,
     Load,
+    LoadHost,
     Mark,
     Note,
     Outage,
@@ -299,6 +300,21 @@ def test_what_the_machine_said_last_is_known_at_the_beginning() -> None:
     _, lines = cut_of(recorded, 5.0, 7.0)
     assert {line.at_s for line in lines if isinstance(line, Host | Gpu)} == {-4.0, -3.5, -3.0}
     assert [line.text for line in lines if isinstance(line, Note)] == ["cut", "NVML hangs"]
+
+
+def test_the_hosts_of_a_load_that_runs_are_known_at_the_beginning_and_those_of_one_before_are_not() -> None:
+    def sender(t: float, number: int, *, after: bool = False) -> LoadHost:
+        known: dict[str, Any] = {"host": 0, "name": "gpu7", "workers": (0, 1), "rtt_s": 0.001}
+        return LoadHost(t=t, at_s=t, offset_s=t, phase=number, after=after, **known)
+
+    recorded = log_of(
+        sender(0.5, 0), phase(0, 1.0, "begin"), phase(0, 2.0, "end"), sender(2.1, 0, after=True),
+        sender(2.5, 1), phase(1, 3.0, "begin"), phase(1, 9.0, "end"), sender(9.1, 1, after=True),
+    )  # fmt: skip
+    found = [line for line in cut_of(recorded, 5.0, 10.0)[1] if isinstance(line, LoadHost)]
+    assert [(line.phase, line.after, line.at_s, line.offset_s) for line in found] == [
+        (1, False, -2.5, 2.5), (1, True, 4.1, 9.1),
+    ]  # fmt: skip
 
 
 def test_only_the_attempts_that_failed_since_the_latest_scrape_are_known() -> None:

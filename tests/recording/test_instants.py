@@ -10,7 +10,7 @@ from vtop.recording import Event, Gpu, GpuReading, Mark, Request, Scrape, Unknow
 from vtop.recording.shift import INSTANTS, moved
 
 RATES = {"rate_per_s", "first_per_s", "least_per_s", "most_per_s"}
-DURATIONS = {"took_s", "connect_s", "for_s", "interval_s", "load_lag_p50_s", "load_lag_max_s"}
+DURATIONS = {"took_s", "connect_s", "for_s", "interval_s", "load_lag_p50_s", "load_lag_max_s", "offset_s", "rtt_s"}
 WALL_CLOCK = {"unix_s"}
 
 

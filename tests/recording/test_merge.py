@@ -17,6 +17,7 @@ from vtop.recording import (
     Gpu,
     Identity,
     Load,
+    LoadHost,
     Mark,
     Note,
     Outage,
@@ -134,6 +135,7 @@ def test_what_is_about_a_server_is_about_the_same_server_afterwards() -> None:
 def test_phases_of_load_keep_apart() -> None:
     def loaded(url: str, unix_s: float) -> Made:
         made = Made(url, unix_s).watch(4)
+        made.add(LoadHost(host=0, name="gpu7", at_s=4.0, workers=(0,), offset_s=1.0, rtt_s=0.001, phase=0), 4.0)
         begin = Load(phase=0, state="begin", spec="c=1", shape="closed", concurrency=1)
         made.add(begin, 4.0)
         made.add(Request(id=0, phase=0, sent_s=4.1), 4.1)
@@ -147,6 +149,7 @@ def test_phases_of_load_keep_apart() -> None:
         (0, 0, "begin"), (1, 1, "begin"), (0, 0, "end"), (1, 1, "end"),
     ]  # fmt: skip
     assert [line.phase for line in lines if isinstance(line, Request)] == [0, -1, 1, -1]
+    assert [line.phase for line in lines if isinstance(line, LoadHost)] == [0, 1]
 
 
 # --- GPUs --------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ class Loop:
     chance: float = 0.05  # standard deviation of each request's times, as a share
     failing: float = 0.0  # share of requests that fail
     slo: float | None = None  # bound of ttft
-    own: bool = True  # False: the load is not on record, only what the server says of it
+    own: bool = True  # False: the load is not on record, only what the server says about it
     api: Api = "completions"
 
 

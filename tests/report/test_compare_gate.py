@@ -1,4 +1,4 @@
-"""The exit code: what got worse beyond the bound and beyond its noise fails, what cannot be judged is said."""
+"""The exit code: what got worse beyond the bound and beyond its noise fails, what cannot be judged is reported."""
 
 from __future__ import annotations
 

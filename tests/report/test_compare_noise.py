@@ -76,7 +76,7 @@ def test_noise_alone_is_found_beyond_the_noise_as_seldom_as_said(
         error = between_blocks(drawn_a, drawn_b, BLOCKS)
         assert error is not None
         beyond += abs(b - a) > error.half(0.95)
-    assert 0.01 < beyond / tries < 0.075  # 5 % is said; too wide would be no merit either
+    assert 0.01 < beyond / tries < 0.075  # 5 % is reported; too wide would be no merit either
 
 
 def test_a_quantile_of_very_many_values_is_drawn_close_to_the_exact_one() -> None:

@@ -1,4 +1,4 @@
-"""Expectations: met, partly, not met, not observable; and what is said of a file that cannot be used."""
+"""Expectations: met, partly, not met, not observable; and what is reported of a file that cannot be used."""
 
 from __future__ import annotations
 

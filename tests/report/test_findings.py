@@ -150,7 +150,7 @@ def test_two_counters_tell_of_recompute_and_one_does_not() -> None:
 
 @cache
 def part_of(name: str, begin_s: float, end_s: float) -> Report:
-    """Of a stretch cut out of a recording."""
+    """Of a span cut out of a recording."""
     start, events = read(path_of(name))
     return of_session(fold(start, list(cut(start, events, begin_s, end_s, "part"))), name)
 

@@ -113,7 +113,7 @@ def test_own_requests_give_exact_times_and_too_few_of_them_none() -> None:
     assert of.ttft is not None
     assert of.itl is not None
     assert (of.ttft.whose, of.ttft.n) == ("own requests", 128)
-    assert of.ttft.p99_s is None  # of 128 requests nothing can be said of p99
+    assert of.ttft.p99_s is None  # of 128 requests nothing can be said about p99
     assert isinstance(of.itl.p999_s, float)
     assert dict(of.server)["TTFT"].whose == "first token"
 

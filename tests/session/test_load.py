@@ -9,7 +9,7 @@ import pytest
 
 from tests.session.made import Server, recorded
 from vtop.metrics.page import Folder
-from vtop.recording import Host, Load, Request, Start, Target, decode, encode
+from vtop.recording import Host, Load, LoadHost, Request, Start, Target, decode, encode
 from vtop.recording.vocabulary import ErrorClass
 from vtop.server_kinds.registry import series_names
 from vtop.session.frame.load import LoadPart, Quantiles
@@ -46,7 +46,7 @@ def failed(t: float, id: int, error: ErrorClass) -> Request:
     return Request(t=t, id=id, phase=0, due_s=t - 1, sent_s=t - 1, end_s=t, status=503, error=error)
 
 
-def part(*events: Load | Request | Host, at: float = 100.0) -> LoadPart:
+def part(*events: Load | LoadHost | Request | Host, at: float = 100.0) -> LoadPart:
     session = Session(START)
     for event in events:
         session.apply(decode(encode(event)))
@@ -326,3 +326,41 @@ def test_what_failed_requests_say_is_that_of_the_most_frequent_error_on_one_line
     assert part(load(1, "begin"), once).failed_detail == "refused"
     assert part(load(1, "begin"), failed(5.0, 1, "connect")).failed_detail is None
     assert part(load(1, "begin")).failed_detail is None
+
+
+def clock(t: float, host: int, offset_s: float, rtt_s: float, **more: object) -> LoadHost:
+    known: dict[str, object] = {"phase": 0, "name": f"gpu{host}", "at_s": t, "workers": (host, host + 2)}
+    return LoadHost(t=t, host=host, offset_s=offset_s, rtt_s=rtt_s, **{**known, **more})  # type: ignore[arg-type]
+
+
+def test_each_host_of_a_load_has_its_clock_its_lateness_and_what_was_lost_with_it() -> None:
+    lost = Request(t=4, id=5, phase=0, due_s=3.0, end_s=4.0, error="worker_lost", detail="gone", host=1)
+    events: tuple[Load | LoadHost | Request, ...] = (
+        clock(0.5, 0, 7.0, 0.002),
+        clock(0.6, 1, -3.0, 0.001),
+        load(1, "begin"),
+        *(sent(2, k, due_s=1.5, sent_s=1.5 + 0.001 * (1 + k % 2), host=k % 2) for k in range(4)),
+        lost,
+        load(5, "end"),
+        clock(5.1, 1, -3.0004, 0.003, after=True),
+    )
+    first, second = part(*events).hosts
+    assert (first.name, first.workers, first.offset_s, first.offset_error_s) == ("gpu0", 2, 7.0, 0.001)
+    assert (first.sent, first.late_p50_s, first.lost, first.drift_s) == (2, 0.001, 0, None)
+    assert (second.sent, second.late_p50_s, second.lost) == (2, 0.002, 1)
+    assert second.drift_s == pytest.approx(-0.0004)
+    assert second.drift_error_s == pytest.approx(0.002)
+    assert part(*events, at=3.0).hosts[1].lost == 0
+    assert part(*events).limited == "1 failed here: gone"
+    assert part(load(1, "begin")).hosts == ()
+
+
+def test_of_several_hosts_the_worst_tells_whether_the_client_is_limited() -> None:
+    told = [
+        Host(t=2.0 + 0.01 * host, at_s=2, load_cpu_ratio=cpu, load_lag_max_s=lag_s, load_host=host)
+        for host, (cpu, lag_s) in enumerate([(0.97, 0.001), (0.2, 0.004), (0.1, 0.002)])
+    ]
+    found = part(load(1, "begin"), *told)
+    assert (found.cpu_ratio, found.lag_s) == (0.97, 0.004)
+    later = [msgspec.structs.replace(one, t=one.t + 5, load_cpu_ratio=0.1) for one in told]
+    assert part(load(1, "begin"), *told, *later).cpu_ratio == 0.1

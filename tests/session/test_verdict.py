@@ -321,8 +321,8 @@ def test_no_verdict_lacks_its_title_or_its_evidence() -> None:
     ("flags", "flag", "command"),
     [
         ({}, "--gpu-memory-utilization or --kv-cache-dtype fp8", "--kv-cache-dtype fp8"),
-        ({"num-gpu-blocks-override": 5431}, "--num-gpu-blocks-override above 5431, or without", None),
-        ({"kv-cache-memory-bytes": 4982161408}, "--kv-cache-memory-bytes above 4982161408, or without", None),
+        ({"num-gpu-blocks-override": 5431}, "--num-gpu-blocks-override above 5431, or unset it", None),
+        ({"kv-cache-memory-bytes": 4982161408}, "--kv-cache-memory-bytes above 4982161408, or unset it", None),
         ({"gpu-memory-utilization": 0.95}, "--kv-cache-dtype fp8", "--kv-cache-dtype fp8"),
         ({"kv-cache-dtype": "fp8_e5m2"}, "--gpu-memory-utilization", "--gpu-memory-utilization 0.95"),
         (
@@ -342,7 +342,7 @@ def test_a_larger_pool_is_had_by_what_holds_it_small(flags: dict[str, FlagValue]
 
 def test_a_pool_that_is_cut_by_a_flag_on_record_is_not_helped_by_more_memory() -> None:
     found = recorded("killed").frame(63.0).verdict
-    assert (found.limit, found.flag) == ("kv", "--num-gpu-blocks-override above 5431, or without")
+    assert (found.limit, found.flag) == ("kv", "--num-gpu-blocks-override above 5431, or unset it")
 
 
 def test_a_hint_names_another_value_than_the_one_on_record() -> None:

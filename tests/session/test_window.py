@@ -1,4 +1,4 @@
-"""Stretches of a session: between two instants, without their gaps, and scrape by scrape."""
+"""Spans of a session: between two instants, without their gaps, and scrape by scrape."""
 
 from __future__ import annotations
 

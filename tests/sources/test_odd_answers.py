@@ -16,7 +16,7 @@ import pytest
 from tests.sources.test_server import PAGE, Reply, of, serving, vllm, watch
 from vtop import faults
 from vtop.access import Access
-from vtop.metrics.page import MOST_VALUES
+from vtop.metrics.page_layout import MOST_VALUES
 from vtop.recording.events import Event, Identity, Note, Outage, Scrape, Target, decode, encode
 from vtop.sources import gpu, host, server
 from vtop.sources.connection import Failure

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from vtop.errors import VtopError
 from vtop.sources.address import target
-from vtop.sources.targets import urls_in
+from vtop.sources.targets import listed_in
 
 
 def urls(tmp_path: Path, text: str) -> list[str]:
     file = tmp_path / "targets"
     file.write_text(text, encoding="utf-8")
-    return [target(url).url for url in urls_in(file)]
+    return [target(one.url).url for one in listed_in(file)]
 
 
 def test_file_sd_is_read_with_its_scheme_and_path(tmp_path: Path) -> None:
@@ -35,7 +36,7 @@ def test_an_address_a_line_is_read_and_each_once(tmp_path: Path) -> None:
         ("[]", "no server in it"),
         ('[{"labels": {}}]', r"missing required field `targets`"),
         ('{"targets": ["a"]}', "Expected `array`"),
-        ("- targets:\n  - a:1\n", r"line 1 is no address \(YAML is not read\)"),
+        ("gpu1 gpu2", "line 1 is no address"),
     ],
 )
 def test_what_is_no_list_of_servers_is_one_line(tmp_path: Path, text: str, said: str) -> None:
@@ -45,4 +46,37 @@ def test_what_is_no_list_of_servers_is_one_line(tmp_path: Path, text: str, said:
 
 def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(VtopError, match=r"cannot be read \(No such file"):
-        urls_in(tmp_path / "nope")
+        listed_in(tmp_path / "nope")
+
+
+def test_labels_are_kept_but_for_those_that_are_of_prometheus_itself(tmp_path: Path) -> None:
+    file = tmp_path / "targets.json"
+    file.write_text(
+        '[{"targets": ["a:1", "b:1"], "labels": {"job": "chat", "__scheme__": "https"}}, {"targets": ["c"]}]'
+    )
+    assert [one.labels for one in listed_in(file)] == [{"job": "chat"}, {"job": "chat"}, {}]
+
+
+YAML = "# of rack 7\n- targets: ['a:8000', b:8000]\n  labels:\n    env: prod\n- targets:\n  - c\n"
+
+
+def test_file_sd_is_read_as_yaml(tmp_path: Path) -> None:
+    pytest.importorskip("yaml")
+    file = tmp_path / "targets.yml"
+    file.write_text(YAML)
+    assert [tuple(one) for one in listed_in(file)] == [
+        ("http://a:8000/metrics", {"env": "prod"}),
+        ("http://b:8000/metrics", {"env": "prod"}),
+        ("http://c/metrics", {}),
+    ]
+    file.write_text("targets: [a]\n")
+    with pytest.raises(VtopError, match="Expected `array`"):
+        listed_in(file)
+
+
+def test_yaml_without_its_package_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    file = tmp_path / "targets"
+    file.write_text(YAML)
+    with pytest.raises(VtopError, match="YAML needs the package PyYAML"):
+        listed_in(file)

@@ -12,7 +12,22 @@ from typing import Any
 import click
 
 from vtop import __version__, faults
-from vtop.cli import capacity, compare, config, files, load, man, plan, replay, report, simulate, stored, watch, whatif
+from vtop.cli import (
+    capacity,
+    compare,
+    config,
+    files,
+    load,
+    man,
+    plan,
+    replay,
+    report,
+    simulate,
+    stored,
+    watch,
+    web,
+    whatif,
+)  # fmt: skip
 from vtop.cli.arguments import spelled_out
 from vtop.cli.common import attached, echo, need_terminal, servers_of, view_of
 from vtop.cli.options import load_options, look_options, prometheus_options, server_options
@@ -144,6 +159,6 @@ for verb in (report.report, compare.compare, files.export, files.check, files.cu
     main.add_command(verb)
 for verb in (simulate.demo, simulate.simulate, whatif.whatif, whatif.fit, plan.plan, capacity.capacity):
     main.add_command(verb)
-for verb in (config.config, man.man):
+for verb in (web.web, config.config, man.man):
     main.add_command(verb)
 config.listen_to_environment(main, *main.commands.values())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vtop.cli.common import form_of, servers_of
-from vtop.cli.options import NumberParam, Seconds, server_options
+from vtop.cli.options import NumberParam, Seconds, ray_option, server_options
 from vtop.cli.plan_options import FORMATS, Share, output_options
 from vtop.cli.plan_source import show
 from vtop.errors import VtopError
@@ -91,6 +91,7 @@ OWN_WORDS = ("c", "rate", "n", "for", "seed", "trace")  # of a load, which the s
 )
 @click.option("--model", metavar="NAME", help="Model to request if the server has several.")
 @click.option("--yes", is_flag=True, help="Do not ask before loading a server on another host.")
+@ray_option
 @click.option("--record", "record_to", type=click.Path(path_type=Path, dir_okay=False), help="Record all runs to FILE.")
 @output_options
 def capacity(*, form: str | None, output: Path | None, **asked: Any) -> None:
@@ -152,7 +153,7 @@ def _search_of(asked: dict[str, Any]) -> tuple[CapacitySearch, PlannedPhase]:
 def _fits(asked: dict[str, Any], like: PlannedPhase) -> None:
     """Raises VtopError for options that do not go together, before anything runs."""
     if asked["profile"] is not None:
-        given = {"--record": "record_to", "--resume": "resume", "--against": "against", "--url": "urls"}
+        given = {"--record": "record_to", "--resume": "resume", "--against": "against", "--url": "urls", "--ray": "ray"}
         if told := next((option for option, name in given.items() if asked[name]), None):
             raise VtopError(f"{told} is of a measured search; --simulate has no server and takes seconds to run again")
         if like.max_in_flight is not None:

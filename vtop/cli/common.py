@@ -1,4 +1,4 @@
-"""What the verbs share: how to look, whom to watch, how a recording is opened, how things are said."""
+"""What the verbs share: how to look, whom to watch, how a recording is opened, how things are reported."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from vtop import plain
 from vtop.cli import progress
@@ -71,12 +72,15 @@ def servers_of(asked: dict[str, Any]) -> tuple[list[Target], list[Access]]:
     from vtop.sources.address import credentials, target
 
     urls = asked["urls"]
+    labels: dict[str, dict[str, str]] = {}
     if asked.get("targets") is not None:
-        from vtop.sources.targets import urls_in
+        from vtop.sources.targets import listed_in
 
-        urls = (*urls, *urls_in(asked["targets"]))
+        listed = listed_in(asked["targets"])
+        labels = {one.url: one.labels for one in listed}
+        urls = (*urls, *labels)
     urls = urls or (DEFAULT_URL,)
-    targets = [target(url) for url in urls]
+    targets = [msgspec.structs.replace(target(url), labels=labels.get(url, {})) for url in urls]
     access = [
         access_of(
             api_key=asked["api_key"],

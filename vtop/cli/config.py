@@ -21,7 +21,9 @@ from vtop.cli.common import echo
 from vtop.errors import VtopError
 
 # Options whose value is for one call alone, or belongs in no file and no listing of the environment
-_ONCE: Final = frozenset({"help", "version", "output", "api-key", "header", "once", "json", "text", "force", "yes"})
+_ONCE: Final = frozenset(
+    {"help", "version", "output", "api-key", "token", "header", "once", "json", "text", "force", "yes"}
+)
 _SOURCES: Final = {
     click.core.ParameterSource.COMMANDLINE: "typed",
     click.core.ParameterSource.ENVIRONMENT: "environment",

@@ -15,7 +15,7 @@ import click
 from vtop import plain, units
 from vtop.cli.arguments import OfServers, joined
 from vtop.cli.common import attached, echo, servers_of, whole
-from vtop.cli.options import DEFAULT_URL, Seconds, access_options, server_options
+from vtop.cli.options import DEFAULT_URL, Seconds, access_options, ray_option, server_options
 from vtop.errors import VtopError
 
 END_S = 3.0  # for a load to end after a signal
@@ -52,6 +52,11 @@ def controller_of(
     target, access = servers[0][0], servers[1][0]
     bounds = slo(asked["slo"]).record() if asked.get("slo") else None
     endpoint = Endpoint(target.url, access)
+    hosts = None
+    if asked.get("ray"):
+        from vtop.load.workers.ray_cluster import RayCluster
+
+        hosts = RayCluster(asked["ray"], target.url)
     return Controller(
         phases,
         endpoint,
@@ -62,6 +67,7 @@ def controller_of(
         model=asked.get("model"),
         slo=bounds,
         first=first,
+        hosts=hosts,
     )
 
 
@@ -83,6 +89,8 @@ def phases_of(asked: dict[str, Any], *, endless: bool = False) -> tuple[PlannedP
     if not asked["loads"]:
         if asked["slo"]:
             raise VtopError("--slo goes with --load: it is about the load's own requests")
+        if asked["ray"]:
+            raise VtopError("--ray goes with --load: the load is sent from the cluster's hosts")
         return ()
     from vtop.load.workload.spec import phases
 
@@ -110,6 +118,7 @@ def _checked(plan: tuple[PlannedPhase, ...], asked: dict[str, Any]) -> tuple[Pla
 @click.option("--slo", metavar="BOUNDS", help="Service level, met by all bounds jointly: ttft=800ms,tpot=50ms,e2e=10s.")
 @click.option("--model", metavar="NAME")
 @click.option("--yes", is_flag=True, help="Do not ask before loading a server on another host.")
+@ray_option
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="New file.")
 def sweep(
     *,
@@ -171,6 +180,7 @@ def recorded_load(
 @click.option("--model", metavar="NAME", help="Model to request if the server has several.")
 @access_options
 @click.option("--yes", is_flag=True, help="Do not ask before loading a server on another host.")
+@ray_option
 def load(words: tuple[str, ...], **asked: Any) -> None:
     """Generate load only: one line per request on stdout, a recording that every other verb reads.
 
@@ -329,8 +339,11 @@ class _Talk:
         assert part is not None
         self.done += part.done
         from vtop.session.frame.frame import View
+        from vtop.session.load.hosts import words
 
         self._say(_row(part, self._session.frame(ended.t, View(window_s=max(part.elapsed_s, 1.0)))))
+        for host in part.hosts:
+            self._say(f"  {host.name}: {words(host)}")
 
     def _say(self, text: str) -> None:
         self._rewrite("")

@@ -146,7 +146,7 @@ server_options = together(
         "--targets",
         type=click.Path(path_type=Path, dir_okay=False),
         metavar="FILE",
-        help="More servers: Prometheus' file_sd as JSON, or one address per line.",
+        help="More servers: Prometheus' file_sd as JSON or YAML, or one address per line.",
     ),
     click.option("--interval", type=NumberParam(0.1, 3600), default=1.0, show_default=True, metavar="S"),
     access_options,
@@ -186,6 +186,12 @@ look_options = together(
     click.option("--hide", metavar="PANELS", help="Panels to hide: gpus,latencies,…; '' for none. [as last time]"),
 )
 
+ray_option = click.option(
+    "--ray",
+    metavar="ADDRESS",
+    help="Send the load from the hosts of this Ray cluster, with workers=16: auto, HOST:6379, ray://HOST:10001.",
+)
+
 load_options = together(
     click.option(
         "--load", "loads", multiple=True, metavar="SPEC", help="Drive the server: c=64, rate=8 for=60s, …; repeatable."
@@ -195,4 +201,5 @@ load_options = together(
     ),
     click.option("--model", metavar="NAME", help="Model to request if the server has several."),
     click.option("--yes", is_flag=True, help="Do not ask before loading a server on another host."),
+    ray_option,
 )

@@ -129,7 +129,7 @@ def show(
     plain = only_numbers and look["theme"] in (None, DEFAULT_THEME) and not look["hide"]
     if look["window_s"] is None and only_numbers:
         look["window_s"] = DOCUMENT_WINDOW_S
-    view = look if plain else view_of(look, document=True)  # a document needs no colours, but a wrong word is said
+    view = look if plain else view_of(look, document=True)  # a document needs no colours, but a wrong word is reported
     recording = open_recording(file, model_config, slo)
     session = read(recording)
     need_load(slo, file, loaded=bool(session.load.phases))
@@ -137,9 +137,10 @@ def show(
         raise VtopError(f"--at {units.clock(at_s)}: {file} ends at {units.clock(session.end_s)}")
     now_s = session.end_s if at_s is None else at_s
     if only_numbers:
+        from vtop.session.frame.fleet import FleetView
         from vtop.session.frame.frame import View
 
-        print_json(session.frame(now_s, View(window_s=view["window_s"])))
+        print_json(session.frame(now_s, View(window_s=view["window_s"], fleet=FleetView())))
         return
     from vtop.ui import run, screenshot
 

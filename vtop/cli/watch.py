@@ -79,6 +79,7 @@ def once(attachment: Attachment | PrometheusAttachment, view: dict[str, Any], as
     """Two scrapes of each server: the frame as JSON or as text. Exit code 2 where a server did not answer."""
     import shutil
 
+    from vtop.session.frame.fleet import FleetView
     from vtop.session.frame.frame import View
     from vtop.session.session import read
 
@@ -87,7 +88,8 @@ def once(attachment: Attachment | PrometheusAttachment, view: dict[str, Any], as
         answered = attachment.once()
         session = read(attachment.recording)
         window_s = view["window_s"]
-        frame = session.frame(clock(), View(window_s=DOCUMENT_WINDOW_S if window_s is None else window_s))
+        window_s = DOCUMENT_WINDOW_S if window_s is None else window_s
+        frame = session.frame(clock(), View(window_s=window_s, fleet=FleetView()))
     finally:
         attachment.stop("once")
     whole(attachment.recording)

@@ -15,6 +15,7 @@ from rich.style import Style
 from vtop.draw import chart
 from vtop.draw.grid import chart_columns
 from vtop.draw.panels.axis import axis
+from vtop.draw.panels.fleet import fleet_status, strip_cells, table_lines
 from vtop.draw.panels.freshness import as_of
 from vtop.draw.panels.header import header
 from vtop.draw.panels.registry import PANELS, Panel, heading_notes
@@ -170,6 +171,13 @@ def _column(wants: Sequence[Want], room: tuple[int, int, int, int], headings: bo
     return places
 
 
+def fleet_room(width: int, height: int) -> tuple[int, int]:
+    """Of the table of servers with the whole body: lines for its rows, and cells of their heat strips."""
+    rows = max(1, height - 1)
+    said = 2 if rows >= TWO_LINES else 1
+    return table_lines(rows - 1 - said - 1), strip_cells(width - 2 * MARGIN)
+
+
 def columns_for(width: int, only: str | None = None) -> int:
     """What View.columns is to be on a screen of this width."""
     inner = width - 2 * MARGIN
@@ -229,6 +237,8 @@ def _keys(keys: Sequence[Key], width: int, look: Look) -> Line:
 def _panel(place: Place, frame: Frame, look: Look, *, before: str, state: str, chosen: bool, alone: bool) -> list[Line]:
     if place.panel == "header":
         return header(frame, place.width, place.height, look, state)
+    if place.panel == "status" and frame.fleet is not None and alone:
+        return fleet_status(frame, frame.fleet, place.width, place.height, look)
     if place.panel == "status":
         return status(frame, place.width, place.height, look)
     if place.panel == "axis":

@@ -10,6 +10,8 @@ Quoted names (`{"my.metric"} 1`, only sent to clients that ask for them) count a
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import compress
+from operator import ne
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -18,6 +20,7 @@ MAX_EXCERPT_CHARS = 60
 _MAX_HEAD_CHARS = 65_536  # a longer name-and-labels text is read anew on every page, not remembered
 _MEMO_CHARS = 2_000_000  # some 20,000 series, many times what a large server prints
 
+NO_PLACE = -1
 _KINDS = frozenset(("counter", "gauge", "histogram", "summary", "untyped", "unknown"))
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _OPEN = re.compile(r"[ \t]*\{[ \t]*")
@@ -55,6 +58,27 @@ class Parser:
         self._young_chars = 0
         self._type_lines: list[str] = []
         self._types = _types([])
+        self._lines: list[str] = []  # of the latest page
+        self._places: list[int] = []  # by line: which sample it is; NO_PLACE where a change of it may be anything
+
+    def changes(self, text: str) -> list[tuple[int, float]] | None:
+        """(place among the samples, number) of the numbers that changed since the latest page; None where anything
+        else did, or may have: then the page is to be parsed."""
+        lines = text.removeprefix("\ufeff").split("\n")
+        before, places = self._lines, self._places
+        if len(lines) != len(before):
+            return None
+        found = []
+        for at in compress(range(len(lines)), map(ne, lines, before)):
+            head, _, number = lines[at].rpartition(" ")
+            if places[at] == NO_PLACE or "_" in number or before[at].rpartition(" ")[0] != head:
+                return None
+            try:
+                found.append((places[at], float(number)))
+            except ValueError:
+                return None
+        self._lines = lines
+        return found
 
     def parse(self, text: str) -> Page:
         """Read one page. Never raises.
@@ -68,7 +92,9 @@ class Parser:
         keep = samples.append
         known = self._young.get
         # Not splitlines(): it also splits at U+2028 and others, which may stand inside a label.
-        for line in text.removeprefix("\ufeff").split("\n"):
+        lines = text.removeprefix("\ufeff").split("\n")
+        places = [NO_PLACE] * len(lines)
+        for at, line in enumerate(lines):
             if line.startswith("#"):
                 if line.startswith("# TYPE "):
                     type_lines.append(line)
@@ -78,6 +104,7 @@ class Parser:
             if series is not None and "_" not in number:  # float() takes 1_000, Prometheus does not
                 try:
                     keep((series, float(number)))
+                    places[at] = len(samples) - 1
                     continue
                 except ValueError:
                     pass
@@ -94,6 +121,7 @@ class Parser:
             self._old, self._young, self._young_chars = self._young, {}, 0
         if type_lines != self._type_lines:
             self._type_lines, self._types = type_lines, _types(type_lines)
+        self._lines, self._places = lines, places
         return Page(tuple(samples), self._types, bad_lines, first_bad)
 
     def _sample(self, line: str) -> tuple[SeriesKey, float] | None:

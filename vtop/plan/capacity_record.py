@@ -26,7 +26,7 @@ from vtop.session.kv import pool
 from vtop.session.load.attainment import OPEN, attainment
 from vtop.session.load.load import BUSY_RATIO
 from vtop.session.load.phase import LoadPhase
-from vtop.session.load.request_stats import CLIENT_LIMIT, outcome_of
+from vtop.session.load.request_stats import OWN_FAILURES, outcome_of
 from vtop.session.session import Session
 
 SETTLE_S = 2.0  # after a run, so that the next does not meet its backlog; its last scrape falls into it
@@ -278,7 +278,7 @@ def _why_not(session: Session, phase: LoadPhase, now_s: float, counted: int) -> 
 def _decides(load: LoadPart, bounds: dict[str, float]) -> bool:
     """Whether what limits the client can decide about a bound: it failed at requests, its process is busy, or it is
     late by more than LATE of a bound that counts from due."""
-    failed = any(name == CLIENT_LIMIT for name, _ in load.failed_by_class)
+    failed = any(name in OWN_FAILURES for name, _ in load.failed_by_class)
     least_s = min((bounds[name] for name in ("ttft", "e2e") if name in bounds), default=0.0)
     late_s = max(load.late_p99_s or 0.0, load.lag_s or 0.0)
     return failed or (load.cpu_ratio or 0.0) > BUSY_RATIO or late_s > LATE * least_s

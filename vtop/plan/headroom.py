@@ -4,7 +4,7 @@ While more servers are brought up, for T seconds, arrivals may grow by a share g
 coefficient of variation c (Poisson: 1; gamma of shape k: 1 / sqrt(k)) the number of arrivals in T has the mean r T and,
 for T well beyond a gap, the variance c^2 r T. The planned rate r is the largest that stays within what passes, C:
 
-    r (1 + g) + z c sqrt(r (1 + g) / T) <= C            z = 2.326: one stretch of T in a hundred is above
+    r (1 + g) + z c sqrt(r (1 + g) / T) <= C            z = 2.326: one span of T in a hundred is above
 
     with x = sqrt(r (1 + g)):    x = (-z c / sqrt(T) + sqrt(z^2 c^2 / T + 4 C)) / 2
 

@@ -1,4 +1,4 @@
-"""What a recording, or two pages of a running server, says of what planning needs: pool, flags, lengths, steps."""
+"""What a recording, or two pages of a running server, says about what planning needs: pool, flags, lengths, steps."""
 
 from __future__ import annotations
 

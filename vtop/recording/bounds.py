@@ -9,7 +9,7 @@ import math
 from itertools import pairwise
 from typing import Final
 
-from vtop.recording.events import AnyEvent, Event, Gpu, Host, Load, Outage, Request, Scrape, Start, Unknown
+from vtop.recording.events import AnyEvent, Event, Gpu, Host, Load, LoadHost, Outage, Request, Scrape, Start, Unknown
 
 INSTANT_S: Final = 1e9  # 31 years of a session
 AHEAD_S: Final = 60.0  # an instant may be so much later than its line: clocks of joined recordings differ
@@ -36,6 +36,8 @@ def wrong(event: AnyEvent) -> str | None:
             return _first_beyond(event, _INSTANTS[type(event)])
         case Load():
             return _of_load(event)
+        case LoadHost():
+            return _of_load_host(event)
         case Start():
             return _of_start(event)
     return None
@@ -81,6 +83,14 @@ def _of_load(load: Load) -> str | None:
     if any(number is not None and not 0 <= number < COUNT for number in (*numbers, *pairs)):
         return "a number of the load is out of bounds"
     return None
+
+
+def _of_load_host(host: LoadHost) -> str | None:
+    if not 0 <= host.host < SERVERS or not 0 <= host.phase < COUNT:
+        return "host or phase is out of bounds"
+    if not -INSTANT_S <= host.offset_s <= INSTANT_S or not 0 <= host.rtt_s <= INSTANT_S:
+        return "offset_s or rtt_s is out of bounds"
+    return _instant(host, "at_s", host.at_s)
 
 
 def _of_start(start: Start) -> str | None:

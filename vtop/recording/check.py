@@ -1,7 +1,7 @@
 """What a recording holds, and what is wrong with its lines: made by reading it once, event by event.
 
 A problem is a line that a reader cannot trust; a remark is a fact about the session that one should know before using
-it, such as a stretch without scrapes. Neither says anything about the server.
+it, such as a span without scrapes. Neither says anything about the server.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class PhaseContents:
 
 @dataclass(slots=True)
 class Contents:
-    """All that a check says of a recording; times are seconds of the session, and None is not known."""
+    """All that a check says about a recording; times are seconds of the session, and None is not known."""
 
     format: int
     vtop: str

@@ -1,8 +1,8 @@
-"""A stretch of a recording as a recording of its own, which shows the same numbers for that stretch.
+"""A span of a recording as a recording of its own, which shows the same numbers for that span.
 
-What was known when the stretch began is written at its beginning, with its own instants (they come out negative): the
+What was known when the span began is written at its beginning, with its own instants (they come out negative): the
 scrape of each server, whole; who answered; the attempts that had failed since; the GPUs; the phases of load that ran,
-and of their requests those still in flight, so that their ends, which lie in the stretch, end something. Requests that
+and of their requests those still in flight, so that their ends, which lie in the span, end something. Requests that
 had ended are left out: what a phase adds up to is counted from the beginning of the cut. Marks and notes of before, and
 events of an unknown type, whose meaning may be anything, are left out too.
 """
@@ -13,7 +13,21 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from vtop.recording.events import AnyEvent, End, Event, Gpu, Host, Identity, Load, Note, Outage, Request, Scrape, Start
+from vtop.recording.events import (
+    AnyEvent,
+    End,
+    Event,
+    Gpu,
+    Host,
+    Identity,
+    Load,
+    LoadHost,
+    Note,
+    Outage,
+    Request,
+    Scrape,
+    Start,
+)
 from vtop.recording.scrape_state import ScrapeState
 from vtop.recording.shift import moved
 
@@ -61,7 +75,8 @@ class Known:
         self._outages: dict[int, list[Outage]] = {}  # since the server's latest scrape
         self._gpu: Gpu | None = None
         self._gpu_note: Note | None = None  # since the latest reading
-        self._hosts: dict[bool, Host] = {}  # the latest about the machine, the latest about the load
+        self._hosts: dict[tuple[bool, int | None], Host] = {}  # the latest about the machine, about each of the load
+        self._senders: dict[tuple[int, int], LoadHost] = {}  # before its phase: by (phase, host)
         self._phases: dict[int, list[Load]] = {}  # that have begun and not ended
         self._requests: dict[tuple[int, int], list[Request]] = {}  # in flight: by (phase, id)
 
@@ -80,7 +95,9 @@ class Known:
                 if event.source == "gpu":
                     self._gpu_note = event
             case Host():
-                self._hosts[event.load_cpu_ratio is None] = event
+                self._hosts[event.load_cpu_ratio is None, event.load_host] = event
+            case LoadHost() if not event.after:
+                self._senders[event.phase, event.host] = event
             case Load():
                 self._take_load(event)
             case Request():
@@ -94,6 +111,7 @@ class Known:
     def _take_load(self, load: Load) -> None:
         if load.state == "end":
             self._phases.pop(load.phase, None)
+            self._senders = {place: one for place, one in self._senders.items() if place[0] != load.phase}
         else:
             self._phases.setdefault(load.phase, []).append(load)
 
@@ -101,6 +119,7 @@ class Known:
         """The lines that say it, written at the beginning of a recording that begins at `at_s`."""
         told: list[Event | None] = [*self._identities.values(), self._gpu, *self._hosts.values()]
         told += [scrape.line() for scrape in self._scrapes.values()]
+        told += self._senders.values()
         for loads in self._phases.values():
             told += loads
         for requests in self._requests.values():

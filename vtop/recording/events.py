@@ -43,12 +43,14 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_de
 class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A server to watch: its root URL without credentials, or what it is called where it was not asked itself.
 
-    local: it is on this host. interval_s: between its scrapes, where that is not the recording's.
+    local: it is on this host. interval_s: between its scrapes, where that is not the recording's. labels: as a list of
+    targets has them, to group by.
     """
 
     url: str
     local: bool = True
     interval_s: float | None = None
+    labels: dict[str, str] = {}
 
 
 class Start(Event, frozen=True, kw_only=True, tag="start"):
@@ -227,6 +229,7 @@ class Request(Event, frozen=True, kw_only=True, tag="request"):
     error: ErrorClass | None = None  # class of failure; None with end_s set: it succeeded
     detail: str | None = None  # the server's message
     finish: str | None = None
+    host: int | None = None  # of the load that sent it, as in `load_host`; None: vtop's own machine
 
 
 class Host(Event, frozen=True, kw_only=True, tag="host"):
@@ -241,6 +244,24 @@ class Host(Event, frozen=True, kw_only=True, tag="host"):
     load_cpu_ratio: float | None = None  # of one core, the busiest worker's
     load_lag_p50_s: float | None = None  # how late the load's event loop ran
     load_lag_max_s: float | None = None
+    load_host: int | None = None  # the load's host that they are of, as in `load_host`; None: vtop's own machine
+
+
+class LoadHost(Event, frozen=True, kw_only=True, tag="load_host"):
+    """A host that workers of vtop's own load run on, and its clock as measured: before each phase, and after it.
+
+    The stamps of its requests are seconds of the session: offset_s, as measured before their phase, is taken off. The
+    error is at most half of rtt_s.
+    """
+
+    host: int  # from 0
+    name: str
+    at_s: float
+    workers: tuple[int, ...]  # that run there, from 0
+    offset_s: float  # its monotonic clock less that of vtop's own machine, at the shortest of the round trips
+    rtt_s: float  # which took so long
+    phase: int
+    after: bool = False  # measured when the phase was over: shows how far the clocks drifted
 
 
 class Mark(Event, frozen=True, kw_only=True, tag="mark"):
@@ -277,7 +298,7 @@ AnyEvent = Event | Unknown
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(
-    Start | Identity | Scrape | Outage | Gpu | Load | CapacitySearch | Request | Host | Mark | Note | End
+    Start | Identity | Scrape | Outage | Gpu | Load | CapacitySearch | Request | Host | LoadHost | Mark | Note | End
 )
 _tags = {kind.__struct_config__.tag for kind in Event.__subclasses__()}
 

@@ -25,6 +25,7 @@ from vtop.recording.events import (
     Gpu,
     Identity,
     Load,
+    LoadHost,
     Note,
     Outage,
     Request,
@@ -154,6 +155,8 @@ def _lines(number: int, part: MergePart, events: Iterable[AnyEvent]) -> Iterator
             case Load() if 0 <= here.server < len(part.servers):
                 server, phase = part.servers[here.server], here.phase + part.first_phase
                 yield number, msgspec.structs.replace(here, server=server, phase=phase)
+            case LoadHost():
+                yield number, msgspec.structs.replace(here, phase=here.phase + part.first_phase)
             case Request() if here.phase >= 0:
                 yield number, msgspec.structs.replace(here, phase=here.phase + part.first_phase)
             case _:

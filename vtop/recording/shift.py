@@ -11,13 +11,14 @@ from typing import Any, Final
 
 import msgspec
 
-from vtop.recording.events import AnyEvent, Event, Gpu, Host, Outage, Request, Scrape, Unknown
+from vtop.recording.events import AnyEvent, Event, Gpu, Host, LoadHost, Outage, Request, Scrape, Unknown
 
 INSTANTS: Final[Mapping[type[Event], tuple[str, ...]]] = {
     Scrape: ("at_s",),
     Outage: ("at_s",),
     Gpu: ("at_s",),
     Host: ("at_s",),
+    LoadHost: ("at_s",),
     Request: ("due_s", "admitted_s", "sent_s", "headers_s", "first_s", "answer_s", "last_s", "end_s"),
 }
 

@@ -32,6 +32,7 @@ ErrorClass = Literal[
     "cancelled_at_end",  # vtop broke it off
     "fault",  # vtop itself failed at it
     "client_limit",  # the client's machine had no file, port or memory for it
+    "worker_lost",  # the worker that had sent it, or was to send it, went away with its host
     "other",
 ]
 NoteSource = Literal["server", "gpu", "recording", "load", "host", "vtop", "other"]

@@ -1,4 +1,4 @@
-"""Words and choices that tables, figures and findings share: how a percentile or a breakdown is said and chosen."""
+"""Words and choices that tables, figures and findings share: how a percentile or a breakdown is reported and chosen."""
 
 from __future__ import annotations
 

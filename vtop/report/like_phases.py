@@ -21,7 +21,7 @@ IN_FLIGHT: Final = 0.10
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A phase with a name that says of which recording it is; `alone`: no other recording has one like it."""
+    """A phase with a name that says about which recording it is; `alone`: no other recording has one like it."""
 
     name: str
     of: Numbers

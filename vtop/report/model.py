@@ -17,6 +17,7 @@ from vtop.report.numbers import Numbers, numbers
 from vtop.report.phases import Pages, Question, TimeRange, ranges
 from vtop.session.charts import charts
 from vtop.session.frame.charts import Charts, LoggedEvent
+from vtop.session.frame.fleet import Fleet, FleetView, NamedPeer
 from vtop.session.frame.frame import Frame, View
 from vtop.session.frame.gpus import GpuPart
 from vtop.session.frame.incidents import Incident
@@ -41,7 +42,7 @@ Ask = Callable[[Question], Frame]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Phase:
-    """A stretch of the session under one load: its numbers as a whole, and of its steady part."""
+    """A span of the session under one load: its numbers as a whole, and of its steady part."""
 
     name: str  # a load's words, a mark's text, or what was asked for
     label: str  # the same in short, for axes: c=64
@@ -79,6 +80,8 @@ class Report:
     load_levels: LoadLevels
     incidents: tuple[Incident, ...]  # of the whole recording
     event_log: tuple[LoggedEvent, ...]
+    fleet: Fleet | None  # the table of servers at the end, over the whole recording
+    unlike_peers: tuple[NamedPeer, ...]  # of the whole recording
     searches: tuple[CapacityResult, ...]  # of capacity
     timeline: Charts | None  # the whole recording
     zoom: Charts | None  # some preemptions, scrape by scrape
@@ -102,7 +105,8 @@ def of_session(session: Session, file: str, asked: Sequence[TimeRange] = ()) -> 
     phases = labelled([_phase(session, scrapes, ask, one) for one in found])
     question = _run(session, scrapes, found)
     frame = ask(question) if question is not None else None
-    last = session.frame(session.end_s, View(window_s=max(session.end_s, 1.0), columns=COLUMNS, whole=True))
+    all_of_it = View(window_s=max(session.end_s, 1.0), columns=COLUMNS, whole=True, fleet=FleetView())
+    last = session.frame(session.end_s, all_of_it)
     spoken = frame or last
     return Report(
         file=file.encode("utf-8", "replace").decode(),  # a file's name may be no text
@@ -125,6 +129,8 @@ def of_session(session: Session, file: str, asked: Sequence[TimeRange] = ()) -> 
         growth=spoken.growth,
         load_levels=session.load_levels(),
         incidents=session.incidents(),
+        fleet=last.fleet,
+        unlike_peers=session.unlike_peers(),
         event_log=last.event_log,
         searches=on_record(session) if session.searches else (),
         timeline=last.charts if scrapes.at_s else None,
@@ -143,7 +149,7 @@ def _run(session: Session, scrapes: Pages, found: Sequence[TimeRange]) -> Questi
 
 
 def _unwatched(session: Session, begin_s: float, end_s: float) -> Question:
-    """A stretch without scrapes."""
+    """A span without scrapes."""
     return Question(now_s=session.end_s, window_s=end_s - begin_s, begin_s=begin_s, end_s=end_s)
 
 

@@ -1,4 +1,4 @@
-"""The numbers of one stretch under the names that a report, its JSON, `--expect` and a comparison use.
+"""The numbers of one span under the names that a report, its JSON, `--expect` and a comparison use.
 
 They are a frame's, renamed and set in order; nothing is computed here. Where vtop's own load ran, times are those of
 its requests (exact, from sent, network included); else the server's histograms, which tell in which bucket a
@@ -144,8 +144,8 @@ class Numbers:
     own_ttft: OwnTtft | None
     pressure: Pressure | None
     verdict: Verdict
-    total_per_s: float | None  # prompt and output tokens, over the stretch of output_per_s
-    requests_per_s: float | None  # that ended, over the same stretch
+    total_per_s: float | None  # prompt and output tokens, over the span of output_per_s
+    requests_per_s: float | None  # that ended, over the same span
     queue_of_ttft_ratio: float | None  # of the requests that finished
     queue_of_prefill_ratio: float | None
     prefill_of_ttft_ratio: float | None

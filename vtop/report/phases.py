@@ -1,7 +1,7 @@
-"""Which stretches of a recording a report speaks about, and at which instant the session is to be asked about each.
+"""Which spans of a recording a report speaks about, and at which instant the session is to be asked about each.
 
 A phase is what was asked for (`--phase`); else one of vtop's own load, from the end of its warm-up; else what lies
-between marks; else the stretch in which requests ran, or each of them where nobody was there in between: a load that is
+between marks; else the span in which requests ran, or each of them where nobody was there in between: a load that is
 only watched has no other sign of where it ends and the next begins. Its steady part is the middle STEADY of it: the
 climb to its load and the drain are left out. A frame's window lies between two scrapes: a phase is that from the first
 scrape in it to the first scrape after it, unless the next load had begun by then.
@@ -25,7 +25,7 @@ STEADY = 0.6  # of a phase, its middle
 PAUSE = 2  # scrapes in a row without a request
 MANY, OTHER = 8, 1.2  # in flight before and after, one so many times the other: then one such scrape is a pause, too
 SHORTEST_S = 5.0  # less is a trial before a load, or what is left of it
-MOST = 12  # stretches: more are not loads one after another, but requests now and then
+MOST = 12  # spans: more are not loads one after another, but requests now and then
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def activity(servers: Sequence[ServerHistory]) -> tuple[float, float] | None:
 
 
 def _apart(server: ServerHistory) -> list[tuple[float, float]]:
-    """The stretches with requests that a pause or a gap lies between; a short one goes with the next."""
+    """The spans with requests that a pause or a gap lies between; a short one goes with the next."""
     gauges = [track for quantity in (Quantity.RUNNING, Quantity.WAITING) if (track := server.total(quantity))]
     if not gauges or not server.at_s:
         return []
@@ -168,7 +168,7 @@ def _paused(present: Sequence[float], end: int, begin: int) -> bool:
 
 
 def _positive(track: Track | None, last: int) -> list[int]:
-    """The first and the last scrape of each stretch in which a number is above 0."""
+    """The first and the last scrape of each span in which a number is above 0."""
     if track is None:
         return []
     until = [scrape - 1 for scrape in track.scrape[1:]] + [last]
@@ -185,7 +185,7 @@ class Pages:
         self._t = [t for _, t in scrapes]
 
     def covering(self, begin_s: float, end_s: float, until_s: float | None = None) -> Question | None:
-        """All of a stretch: from the first scrape in it to the first after it, where that lies before `until_s`."""
+        """All of a span: from the first scrape in it to the first after it, where that lies before `until_s`."""
         first = bisect_left(self.at_s, begin_s - 1e-9)
         last = min(bisect_left(self.at_s, end_s - 1e-9), len(self.at_s) - 1)
         if until_s is not None and last >= 0 and self.at_s[last] >= until_s:
@@ -193,7 +193,7 @@ class Pages:
         return self._question(first, last)
 
     def within(self, begin_s: float, end_s: float) -> Question | None:
-        """Only what lies inside of a stretch."""
+        """Only what lies inside of a span."""
         return self._question(bisect_left(self.at_s, begin_s), bisect_right(self.at_s, end_s) - 1)
 
     def _question(self, first: int, last: int) -> Question | None:

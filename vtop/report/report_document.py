@@ -28,7 +28,7 @@ from vtop.report.render.document import (
     Table,
     Text,
 )
-from vtop.report.tables import drafts, kv, lists, loads, phases, work
+from vtop.report.tables import drafts, fleet, kv, lists, loads, phases, work
 from vtop.report.tables.recordings import before_and_after
 
 FIRST = ("session", "ttft")  # figures that stand beside the findings
@@ -107,9 +107,13 @@ def _sections(report: Report, number: int, priced: Priced) -> list[Section]:
             "details",
             "All tables",
             [
+                fleet.servers(report),
+                fleet.groups(report),
+                fleet.unlike_peers(report),
                 phases.life(report),
                 phases.answers(report),
                 phases.gaps(report),
+                loads.senders(report),
                 kv.crowding(report),
                 kv.account(report),
                 work.work(report),

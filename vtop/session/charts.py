@@ -141,7 +141,7 @@ class Columns:
         ]
 
     def _known(self, begin_s: float, end_s: float) -> float:
-        """Seconds of a stretch that lie between scrapes and outside gaps."""
+        """Seconds of a span that lie between scrapes and outside gaps."""
         if self.last < 0:
             return 0.0
         begin_s, end_s = max(begin_s, self.server.at_s[0]), min(end_s, self.server.at_s[self.last])

@@ -40,6 +40,7 @@ class EventLog:
 
     def __init__(self) -> None:
         self._all: list[tuple[float, LoggedEvent | _Preempted]] = []
+        self._told = 0  # so many, from the first on, are in words
         self._marks: list[tuple[float, LoggedEvent]] = []
 
     def add(self, t: float, logged: LoggedEvent) -> None:
@@ -49,6 +50,14 @@ class EventLog:
 
     def preempted(self, t: float, detector: PreemptionDetector, step: PreemptionStep, who: str) -> None:
         self._all.append((t, _Preempted(detector, step, who)))
+
+    def put_into_words(self) -> None:
+        """All that is not yet: before the numbers are given up that it is said with."""
+        for place in range(self._told, len(self._all)):
+            t, one = self._all[place]
+            if isinstance(one, _Preempted):
+                self._all[place] = (t, one.told())
+        self._told = len(self._all)
 
     def known(self, now_s: float, most: int | None = None) -> tuple[LoggedEvent, ...]:
         """By an instant; the latest `most` of it."""

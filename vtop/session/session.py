@@ -12,6 +12,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from vtop import faults, units
 from vtop.metrics.quantity import Quantity
 from vtop.recording import (
@@ -22,6 +24,7 @@ from vtop.recording import (
     Host,
     Identity,
     Load,
+    LoadHost,
     Mark,
     Note,
     Outage,
@@ -29,6 +32,7 @@ from vtop.recording import (
     Request,
     Scrape,
     Start,
+    Target,
     events_of,
 )
 from vtop.recording.events import DEFAULT_KIND
@@ -38,20 +42,23 @@ from vtop.session.bottleneck import incidents, queueing, status
 from vtop.session.bottleneck.evidence import pressures
 from vtop.session.bottleneck.verdict import verdict
 from vtop.session.event_log import EventLog
+from vtop.session.fleet.fleet import FleetHistory, FleetRows
 from vtop.session.frame.charts import LoggedEvent
+from vtop.session.frame.fleet import Fleet, NamedPeer
 from vtop.session.frame.frame import Frame, View
 from vtop.session.frame.incidents import Incident
 from vtop.session.frame.load import LoadPart
 from vtop.session.frame.load_levels import LoadLevels
 from vtop.session.frame.requests import Preemption, Requests
 from vtop.session.frame.servers import EnginePart, ServerLoad, ServerPart, StartedWith
-from vtop.session.frame.values import Count
+from vtop.session.frame.values import Count, Throughput
 from vtop.session.frame.verdict import Pressure
-from vtop.session.frame.vocabulary import LoggedKind
+from vtop.session.frame.vocabulary import LoggedKind, Side, VerdictLimit
 from vtop.session.hardware import energy, roofline
 from vtop.session.history import adapters, busy, server_config, sides
 from vtop.session.history.gpus import GpuHistory
 from vtop.session.history.server import Change, ServerHistory
+from vtop.session.history.sides import side_of
 from vtop.session.history.window import ScrapeRange, Window, window
 from vtop.session.kv import crowding, occupancy, pool, preemptions, prompt_sources
 from vtop.session.kv.preemption_detector import PreemptionDetector
@@ -64,29 +71,48 @@ from vtop.session.recompute.write_fit import WriteFit
 
 EVENTS_SHOWN = 200
 ENGINES_NAMED = 8
+_JUDGED = View(window_s=60.0, columns=1, stacked=False, limit_alone=True)  # one of several servers
 SAID_AGAIN_S = 60.0  # what goes on is told once in so long
 
 
 class Session:
     """Built by applying events in order; asked for frames at any instant, as often as one likes."""
 
-    def __init__(self, start: Start) -> None:
-        self.start = start
+    def __init__(self, start: Start, *, of: tuple[Session, int | None] | None = None) -> None:
+        """of: for the session of one of another's servers, or of none: see `alone`."""
+        whole, only = of if of is not None else (None, None)
+        chosen = range(len(start.servers)) if whole is None else [only] if only is not None else []
+        self.start = start if whole is None else _with_servers(start, [start.servers[one] for one in chosen])
         self.end_s = 0.0  # of the latest line
         self.finished = False
-        self.servers = [ServerHistory(target, start.interval_s, start.unix_s) for target in start.servers]
-        self.gpus = GpuHistory(start.interval_s)
         self.load = LoadHistory()
         self.searches: list[CapacitySearch] = []  # of capacity: begins and ends
-        self._detectors = {server: PreemptionDetector(server, number) for number, server in enumerate(self.servers)}
-        self._fits = {server: WriteFit(server) for server in self.servers}
-        self._decode_steps = {server: DecodeSteps(server) for server in self.servers}
-        self._idle_power = energy.IdlePower(self.servers, self.gpus)
-        self._load_scaling = load_scaling.LoadScaling(self.servers, self.load)
-        self._log = EventLog()
+        self._divided = False  # between prefill and decode servers, and that was said
+        self._sides: dict[ServerHistory, Side | None] = {}  # as each server's own counters last told
         self._transfer_said_s: dict[ServerHistory, float] = {}
         self._held_said: set[ServerHistory] = set()
-        self._divided = False  # between prefill and decode servers, and that was said
+        self._alone: dict[int | None, Session] = {}
+        self._taken = 0  # lines
+        self._of_all: tuple[tuple[float, float, int], Frame, FleetRows] | None = None  # as last asked for
+        self._about: tuple[frozenset[str], str] | None = None  # how the log names servers: the others, this one
+        if whole is None:
+            self.servers = [ServerHistory(target, start.interval_s, start.unix_s) for target in start.servers]
+            self.gpus = GpuHistory(start.interval_s)
+            self._detectors = {server: PreemptionDetector(server, number) for number, server in enumerate(self.servers)}
+            self._fits = {server: WriteFit(server) for server in self.servers}
+            self._decode_steps = {server: DecodeSteps(server) for server in self.servers}
+            self._log = EventLog()
+        else:
+            self.servers = [whole.servers[one] for one in chosen]
+            self.gpus, self._log = whole.gpus, whole._log
+            self._about = (
+                frozenset(whole._who(one) for one in range(len(whole.servers)) if one != only),
+                (whole._who(only) if only is not None else ""),
+            )
+            self._detectors, self._fits, self._decode_steps = whole._detectors, whole._fits, whole._decode_steps
+        self._idle_power = energy.IdlePower(self.servers, self.gpus)
+        self._load_scaling = load_scaling.LoadScaling(self.servers, self.load)
+        self.fleet = FleetHistory(self.servers, self._limit_of)
 
     # --- what happened -------------------------------------------------------------------------------------------
 
@@ -100,6 +126,7 @@ class Session:
 
     def _take(self, event: AnyEvent) -> None:
         self.end_s = max(self.end_s, event.t)
+        self._taken += 1
         match event:
             case Scrape():
                 if self._known(event.server):
@@ -114,6 +141,8 @@ class Session:
                 self.searches.append(event)
             case Host():
                 self.load.apply_host(event)
+            case LoadHost():
+                self.load.apply_load_host(event)
             case Outage():
                 if self._known(event.server):
                     self._apply_outage(event)
@@ -203,6 +232,11 @@ class Session:
     def _note_sides(self, scrape: Scrape) -> None:
         if self._divided or len(self.servers) < 2:
             return
+        server = self.servers[scrape.server]
+        side, before = side_of(server, len(server.t) - 1), self._sides.get(server)
+        self._sides[server] = side
+        if side is None or side == before:
+            return  # it tells no more than before
         found = sides.sides(self.servers, scrape.t)
         if found.prefill:
             self._divided = True
@@ -281,17 +315,68 @@ class Session:
 
     # --- what there is to see ------------------------------------------------------------------------------------
 
+    def alone(self, server: int | None) -> Session:
+        """The session of one of its servers, or of none, over the same history. It takes no events of its own; vtop's
+        own load is not in it."""
+        if (known := self._alone.get(server)) is None:
+            known = self._alone[server] = Session(self.start, of=(self, server))
+        known.end_s, known.finished = self.end_s, self.finished
+        return known
+
+    def forget(self, before_s: float) -> None:
+        """Give up the servers' numbers of before an instant, so that a live session of many does not grow for ever.
+
+        What was recorded stays recorded. Numbers over a window from there on stay as they were; counts since the
+        session began are not known any more.
+        """
+        self._log.put_into_words()
+        for server in self.servers:
+            server.forget(before_s)
+
+    def unlike_peers(self) -> tuple[NamedPeer, ...]:
+        """The servers that differed from their peers, over the whole session."""
+        return self.fleet.named(lambda at_s: self._servers_of(at_s)[0], self.end_s)
+
+    def _limit_of(self, server: int, now_s: float) -> VerdictLimit:
+        """The limit that binds at one of several servers."""
+        return self.alone(server).frame(now_s, _JUDGED).verdict.limit
+
+    def _of_fleet(self, now_s: float, view: View) -> Frame:
+        """The table of servers, and beside it nothing that is added up over them."""
+        asked = now_s, view.window_s, self._taken
+        if self._of_all is None or self._of_all[0] != asked:
+            nobody = self.alone(None).frame(now_s, replace(view, fleet=None, columns=1))
+            servers, divided = self._servers_of(now_s)
+            scrapes = window(self.servers, now_s, view.window_s)
+            about = replace(nobody, window_s=scrapes.seconds, status=status.of_session(servers), servers=servers)
+            self._of_all = asked, about, self.fleet.rows(servers, scrapes, divided, now_s=now_s)
+        _, about, rows = self._of_all
+        assert view.fleet is not None
+        return replace(about, fleet=self.fleet.part(rows, view.fleet, view.window_s))
+
+    def _servers_of(self, now_s: float) -> tuple[tuple[ServerPart, ...], sides.Sides]:
+        divided = sides.sides(self.servers, now_s)
+        return tuple(self._server(index, now_s, divided.of(one)) for index, one in enumerate(self.servers)), divided
+
+    def _fleet(
+        self, servers: Sequence[ServerPart], scrapes: Window, divided: sides.Sides, now_s: float, view: View
+    ) -> Fleet | None:
+        if view.fleet is None or len(servers) < 2:
+            return None
+        rows = self.fleet.rows(servers, scrapes, divided, now_s=now_s)
+        return self.fleet.part(rows, view.fleet, view.window_s)
+
     def frame(self, now_s: float, view: View = View()) -> Frame:  # noqa: B008 - frozen
+        if view.fleet_alone and view.fleet is not None and len(self.servers) > 1:
+            return self._of_fleet(now_s, view)
         scrapes = window(self.servers, now_s, view.window_s)
         # what requests took is that of others than the one vtop tried the server with
         asked = scrapes if view.whole else scrapes.after(self.load.tried_s(now_s))
-        event_log = self.event_log(now_s, EVENTS_SHOWN)
+        event_log = self.event_log(now_s, EVENTS_SHOWN) if not view.limit_alone else ()
         gpus = self.gpus.part(now_s, view.window_s, local=any(target.local for target in self.start.servers))
-        servers = tuple(self._server(index, now_s) for index in range(len(self.servers)))
-        divided = sides.sides(self.servers, now_s)
+        servers, divided = self._servers_of(now_s)
         if len(servers) > 1:
             servers = _loaded(servers, scrapes, self.servers)
-            servers = tuple(replace(one, side=divided.of(self.servers[one.index])) for one in servers)
         waiting = scrapes.gauge(Quantity.WAITING)
         preempted = scrapes.count(Quantity.PREEMPTIONS)
         before, after = divided.prefilling(scrapes), divided.decoding(scrapes)
@@ -306,7 +391,7 @@ class Session:
             status=status.of_session(servers),
             origin=self.start.origin,
             servers=servers,
-            engines=_engines(scrapes, self.servers),
+            engines=_engines(scrapes, self.servers) if not view.limit_alone else (),
             requests=Requests(
                 running=scrapes.gauge(Quantity.RUNNING),
                 waiting=waiting,
@@ -320,20 +405,28 @@ class Session:
             kv=pool.kv(scrapes, now_s),
             prompt_tokens=before.count(Quantity.PROMPT_TOKENS),
             generation_tokens=after.count(Quantity.GENERATION_TOKENS),
-            throughput=busy.throughput(scrapes),
+            throughput=busy.throughput(scrapes) if not view.limit_alone else Throughput(),
             iteration=latencies.iteration(after),
             ttft=ttft.ttft(asked, waiting, present, divided),
-            latencies=latencies.latencies(asked, divided),
+            latencies=latencies.latencies(asked, divided) if not view.limit_alone else (),
             prefix_cache=latencies.prefix_cache(before, preempted.in_window),
             preemption=_preemption(scrapes, preempted),
             gpus=gpus,
             event_log=event_log,
-            charts=charts.charts(self.servers, self.gpus, self._log.marks(now_s), now_s, view, sides=divided),
+            charts=charts.charts(
+                self.servers if not view.limit_alone else (),
+                self.gpus,
+                self._log.marks(now_s) if not view.limit_alone else (),
+                now_s,
+                view,
+                sides=divided,
+            ),
             load=self._load(now_s),
+            fleet=self._fleet(servers, scrapes, divided, now_s, view),
         )
         if view.buckets:
             frame = replace(frame, heat_maps=heat_maps.heat_maps(asked, self.servers, frame.charts, now_s))
-        frame = self._analysed(frame, scrapes, asked, present)
+        frame = (self._weighed if view.limit_alone else self._analysed)(frame, scrapes, asked, present)
         at, *earlier = self._pressures(scrapes, frame, view) or [None]
         frame = replace(frame, pressure=at)
         return replace(frame, verdict=verdict(frame, [one for one in earlier if one is not None]))
@@ -344,7 +437,12 @@ class Session:
 
     def event_log(self, now_s: float, most: int | None = None) -> tuple[LoggedEvent, ...]:
         """What was known by an instant; the latest `most` of it."""
-        return self._log.known(now_s, most)
+        if self._about is None or not self.servers:
+            return self._log.known(now_s, most)
+        others, own = self._about
+        known = self._log.known(now_s, None if most is None else most * len(others))
+        told = [one for one in known if one.text.partition(": ")[0] + ": " not in others]
+        return tuple(replace(one, text=one.text.removeprefix(own)) for one in told[-most if most is not None else 0 :])
 
     def started_with(self, server: int, now_s: float) -> StartedWith | None:
         """The command of a server as it was known by an instant."""
@@ -378,6 +476,15 @@ class Session:
         fresh = {server for server, part in zip(self.servers, servers, strict=True) if part.status.fresh}
         scrapes = Window(tuple(one for one in scrapes.ranges if one.server in fresh))
         return scrapes if scrapes.now(Quantity.RUNNING) or scrapes.now(Quantity.WAITING) else Window(())
+
+    def _weighed(self, frame: Frame, scrapes: Window, asked: Window, present: Window) -> Frame:
+        """With what the limit is judged by, and no more."""
+        own_step_s = _own_step_s(frame.load, scrapes)
+        return replace(
+            frame,
+            wallclock=wall_clock.wallclock(scrapes, self._decode_steps, recomputed_tokens=None, own_step_s=own_step_s),
+            account=occupancy.account(scrapes, self.servers, self.load, frame.now_s, frame.kv.bytes_per_token),
+        )
 
     def _analysed(self, frame: Frame, scrapes: Window, asked: Window, present: Window) -> Frame:
         one_load = self._one_load(scrapes, frame.now_s)
@@ -469,7 +576,7 @@ class Session:
         ends = [one.server.at_s[one.last] for one in scrapes.ranges]
         return not begins or self.load.steady_between(min(begins), max(ends), now_s)
 
-    def _server(self, index: int, now_s: float) -> ServerPart:
+    def _server(self, index: int, now_s: float, side: Side | None) -> ServerPart:
         server = self.servers[index]
         scrapes = server.visible(now_s)
         last = scrapes - 1
@@ -500,6 +607,8 @@ class Session:
             note=identity.note if identity is not None else None,
             started=self.started_with(index, now_s),
             kind=identity.kind if identity is not None else DEFAULT_KIND,
+            side=side,
+            labels=server.target.labels,
         )
 
 
@@ -517,6 +626,10 @@ def read(recording: Recording, watching: Callable[[AnyEvent], object] | None = N
         if collecting:
             gc.enable()
     return session
+
+
+def _with_servers(start: Start, servers: Sequence[Target]) -> Start:
+    return msgspec.structs.replace(start, servers=tuple(servers))
 
 
 def _loaded(

@@ -22,6 +22,7 @@ from vtop.errors import VtopError
 from vtop.recording.events import Target
 from vtop.recording.vocabulary import OutageReason
 from vtop.sources.addresses import FirstAddress
+from vtop.sources.kept_connection import KeptAnswer, KeptConnection
 from vtop.sources.proxy import Route
 
 REDIRECTS = 3
@@ -64,6 +65,8 @@ class ServerConnection:
         self._transport = transport or self._open()
         self._requests: dict[str, httpx.Request] = {}  # path -> what is sent for it, past its redirects
         self._stream: Any = None  # the live connection's httpcore.NetworkStream
+        self._kept: KeptConnection | None = None  # the same, where further requests need no httpx
+        self._keeps = transport is None and route.proxy is None
         self._opened = False  # by the request under way
         self._deadline_s = 0.0
         self._over = False
@@ -136,7 +139,7 @@ class ServerConnection:
                 break
             except (httpx.NetworkError, httpx.RemoteProtocolError) as error:
                 kept = self._stream is not None and not self._opened
-                self._stream = None
+                self._stream = self._kept = None
                 if again or self._over or not kept or isinstance(error, httpx.ConnectError):
                     raise _failure(error, timeout_s, self._tls) from None
             except (httpx.TransportError, TimeoutError) as error:
@@ -161,13 +164,25 @@ class ServerConnection:
             raise Failure(failure.reason, f"{what}, {len(body)} bytes had come") from None
         finally:
             response.close()
+        self._keep(request, response)
         retry_s = _retry_after_s(response.headers.get("retry-after"))
         return HttpAnswer(response.status_code, response.reason_phrase, bytes(body), retry_s), location
 
-    def _sent(self, request: httpx.Request) -> httpx.Response:
+    def _sent(self, request: httpx.Request) -> httpx.Response | KeptAnswer:
         if self._over:
             raise Failure("reset", "vtop hung up")
+        kept = self._kept
+        if kept is not None and kept.usable and request.method == "GET" and kept.origin == _origin(request.url):
+            return kept.ask(request, self._left_s())
         return self._transport.handle_request(request)
+
+    def _keep(self, request: httpx.Request, response: httpx.Response | KeptAnswer) -> None:
+        """Ask on the connection of an answer that is through itself, without httpx, from now on."""
+        if not self._keeps or not self._opened or not isinstance(response, httpx.Response):
+            return
+        lasts = "close" not in response.headers.get("connection", "").lower()
+        if lasts and response.extensions.get("http_version") == b"HTTP/1.1":
+            self._kept = KeptConnection(self._stream, _origin(request.url))
 
     def _request(
         self,
@@ -290,6 +305,10 @@ def _secrets(access: Access, route: Route) -> tuple[str, ...]:
 def _retry_after_s(said: str | None) -> float | None:
     """Of a Retry-After header; None where it names no number of seconds (a date would need the server's clock)."""
     return float(said) if said is not None and re.fullmatch(r"\s*\d{1,9}\s*", said, re.ASCII) else None
+
+
+def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
 
 
 def _same_door(url: httpx.URL, to: httpx.URL) -> bool:

@@ -21,7 +21,8 @@ import msgspec
 
 from vtop import faults
 from vtop.access import Access
-from vtop.metrics.page import MOST_VALUES, OTHER, Folder, NotMetrics
+from vtop.metrics.page import Folder, NotMetrics
+from vtop.metrics.page_layout import MOST_VALUES, OTHER
 from vtop.metrics.series_names import SeriesNames
 from vtop.recording.events import Event, Identity, Note, Outage, Scrape, Target
 from vtop.server_kinds import registry

@@ -1,19 +1,32 @@
-"""A list of servers in a file: Prometheus' file_sd as JSON, or an address a line.
+"""A list of servers in a file: Prometheus' file_sd as JSON or YAML, or an address a line.
 
 Source: Prometheus' documentation of file_sd_config: [{"targets": ["host:port"], "labels": {"__scheme__": "https"}}].
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
+from vtop import plain
 from vtop.errors import VtopError
 
 LIMIT_BYTES: Final = 8 << 20
-_EXPECTED: Final = 'expected file_sd as JSON, [{"targets": ["gpu7:8000"]}], or an address a line'
+_EXPECTED: Final = 'expected file_sd as JSON or YAML, [{"targets": ["gpu7:8000"]}], or an address a line'
+_YAML: Final = re.compile(r"\s*(#.*\n\s*|---\s*\n\s*)*(-\s|[\w\"']+:(\s|$))")  # how a list or a mapping begins
+MOST_LABELS: Final = 64  # of a server
+LONGEST_LABEL: Final = 200
+
+
+class Listed(NamedTuple):
+    """A server as `address.target` takes it, and its labels but for those that begin with __."""
+
+    url: str
+    labels: dict[str, str]
 
 
 class _Group(msgspec.Struct):
@@ -24,8 +37,8 @@ class _Group(msgspec.Struct):
 _groups = msgspec.json.Decoder(list[_Group])
 
 
-def urls_in(file: Path) -> list[str]:
-    """The servers of a file, each once, as `address.target` takes them. Raises VtopError."""
+def listed_in(file: Path) -> list[Listed]:
+    """The servers of a file, each once. Raises VtopError."""
     try:
         if file.stat().st_size > LIMIT_BYTES:
             raise VtopError(f"--targets {file}: larger than {LIMIT_BYTES >> 20} MiB, not read")
@@ -34,18 +47,39 @@ def urls_in(file: Path) -> list[str]:
         raise VtopError(f"--targets {file}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError:
         raise VtopError(f"--targets {file}: no text; {_EXPECTED}") from None
-    urls = _of_groups(file, text) if text.lstrip().startswith(("[", "{")) else _of_lines(file, text)
-    if not urls:
+    if text.lstrip().startswith(("[", "{")):
+        found = _of_groups(file, lambda: _groups.decode(text))
+    elif file.suffix in (".yml", ".yaml") or _YAML.match(text):
+        found = _of_groups(file, lambda: _of_yaml(file, text))
+    else:
+        found = [Listed(url, {}) for url in _of_lines(file, text)]
+    if not found:
         raise VtopError(f"--targets {file}: no server in it; {_EXPECTED}")
-    return list(dict.fromkeys(urls))
+    first: dict[str, Listed] = {}
+    for one in found:
+        first.setdefault(one.url, one)
+    return list(first.values())
 
 
-def _of_groups(file: Path, text: str) -> list[str]:
+def _of_groups(file: Path, read: Callable[[], list[_Group]]) -> list[Listed]:
     try:
-        groups = _groups.decode(text)
+        groups = read()
     except (msgspec.DecodeError, RecursionError) as error:
         raise VtopError(f"--targets {file}: {error}; {_EXPECTED}") from None
-    return [_url(one, group.labels) for group in groups for one in group.targets]
+    return [Listed(_url(one, group.labels), _shown(group.labels)) for group in groups for one in group.targets]
+
+
+def _of_yaml(file: Path, text: str) -> list[_Group]:
+    try:
+        return msgspec.yaml.decode(text, type=list[_Group])
+    except ImportError:
+        needed = "YAML needs the package PyYAML (pip install pyyaml), which vtop installs with itself; JSON needs none"
+        raise VtopError(f"--targets {file}: {needed}") from None
+
+
+def _shown(labels: dict[str, str]) -> dict[str, str]:
+    own = [(name, value) for name, value in sorted(labels.items()) if not name.startswith("__")]
+    return {name: plain.line(value)[:LONGEST_LABEL] for name, value in own[:MOST_LABELS]}
 
 
 def _url(address: str, labels: dict[str, str]) -> str:
@@ -59,5 +93,5 @@ def _of_lines(file: Path, text: str) -> list[str]:
     lines = [line.partition("#")[0].strip() for line in text.splitlines()]
     for number, line in enumerate(lines, 1):
         if " " in line or line.startswith("-") or line.endswith(":"):
-            raise VtopError(f"--targets {file}: line {number} is no address (YAML is not read); {_EXPECTED}")
+            raise VtopError(f"--targets {file}: line {number} is no address; {_EXPECTED}")
     return [line for line in lines if line]

@@ -30,10 +30,11 @@ from vtop.errors import VtopError
 from vtop.recording import AnyEvent, LiveRecording, Note, Outage, Playhead, Recording, Scrape
 from vtop.server_kinds import registry
 from vtop.session.bottleneck.priced import with_prices
+from vtop.session.frame.fleet import FleetView
 from vtop.session.frame.frame import View
 from vtop.session.frame.prices import Prices
 from vtop.session.session import Session
-from vtop.ui import drilling, driver, keeping, remembered, seeking, textual_private
+from vtop.ui import drilling, driver, fleets, keeping, remembered, seeking, textual_private
 from vtop.ui.board import Board, Scene
 from vtop.ui.help import HelpScreen
 from vtop.ui.keys import BY_DIGIT, KEYS, Key, footers, short
@@ -128,7 +129,10 @@ class VtopApp(App[None]):
         self._news = False  # a scrape, or that there was none, has not been drawn
         self._faults_said: set[str] = set()
         self.taken = 0  # events of the recording
-        self.drilled: drilling.Drilled | None = None  # one server of several, alone on the screen
+        self.drilled: drilling.Drilled | drilling.Shared | None = None  # one server of several, alone on the screen
+        self.kept_from_s = 0.0  # from when on a live session of many servers still has their numbers
+        self.settled = False  # what stays for good has been put out of the garbage collector's way
+        self.table = FleetView()  # of servers, with the whole body: what of it is looked at
         self._load_failed = False  # and it has been said
         self._troubles: list[str] = []  # of the recording, still to be said
         self.left = "quit"  # why the screen was left
@@ -136,9 +140,16 @@ class VtopApp(App[None]):
             with contextlib.suppress(VtopError):  # one's own that is not whole: --theme says what is wrong with it
                 self.register_theme(chrome(looks.load(name)))
         self.set_reactive(VtopApp.look, look)
+        if len(self.session.servers) >= fleets.FROM:
+            self.set_reactive(VtopApp.only, "servers")
+            self.set_reactive(VtopApp.chosen, "servers")
         self.theme = f"vtop-{look.name}"
 
     # --- the parts of the screen -----------------------------------------------------------------------------------
+
+    def validate_only(self, only: str | None) -> str | None:
+        """What cannot be shown of so many servers leaves their table where it is."""
+        return only if fleets.may_show(self, only) else "servers"
 
     def get_default_screen(self) -> textual_private.ExactScreen:
         return textual_private.ExactScreen()
@@ -175,7 +186,7 @@ class VtopApp(App[None]):
         self.catch_up()
         self.set_interval(TICK_S, self.catch_up)
         self.app_resume_signal.subscribe(self, self._come_back)
-        if self.live is not None:
+        if self.live is not None and len(self.session.servers) < fleets.FROM:  # else one by one is too often
             self.live.listen(self._hear)
 
     def _come_back(self, _: object) -> None:
@@ -217,6 +228,8 @@ class VtopApp(App[None]):
             if time.monotonic() - began > FOLD_FOR_S and self.session.end_s >= self.playhead.now():
                 break
         self._say_troubles()
+        if fleets.shown(self):
+            fleets.prepare(self)
         if self._load is not None and self._load.failed is not None and not self._load_failed:
             self._load_failed = True
             self.say(f"the load does not run: {self._load.failed}", bad=True, for_s=UNTIL_CLICKED_S)
@@ -224,7 +237,8 @@ class VtopApp(App[None]):
         moved = now_s != self._drawn_at_s or (self._prices is not None and self._prices.made != self._priced)
         if self.playhead.live and self.live is not None:
             since_s = began - self._drawn_clock  # time passes: the age of the data is news
-            moved = since_s >= AGE_S or (self._news and (since_s >= APART_S or not self._scrapes_seen()))
+            apart_s = fleets.APART_S if fleets.shown(self) else APART_S
+            moved = since_s >= AGE_S or (self._news and (since_s >= apart_s or not self._scrapes_seen()))
         if moved or self._held or self.scene is None:
             self.draw()
 
@@ -244,10 +258,11 @@ class VtopApp(App[None]):
     def _scrapes_seen(self) -> bool:
         return self.scene is not None and any(server.age_s is not None for server in self.scene.frame.servers)
 
-    def draw(self) -> None:
-        """Make the frame at the playhead and hand it to the board; where that fails, the one before stays."""
+    def draw(self, *, again: bool = False) -> None:
+        """Make the frame at the playhead and hand it to the board; where that fails, the one before stays. again: the
+        instant that was drawn last, looked at otherwise."""
         try:
-            self._draw()
+            self._draw(self._drawn_at_s if again and self._drawn_at_s >= 0 else self.playhead.now())
         except Exception as error:
             self._say_fault(error)
 
@@ -257,7 +272,7 @@ class VtopApp(App[None]):
             self._faults_said.add(said)
             self.say(said, bad=True)
 
-    def _draw(self) -> None:
+    def _draw(self, now_s: float) -> None:
         if not self._board.size:
             return
         if isinstance(terminal := self._driver, textual_private.Terminal):
@@ -265,18 +280,21 @@ class VtopApp(App[None]):
             if self._held:
                 return  # a later frame takes its place
             self.call_after_refresh(terminal.frame_is_written)
-        now_s = self.playhead.now()
         columns = layout.columns_for(self._board.size.width, self.only)
         step = layout.step_for(self.window_s(), columns, CHARTS_MOVE_S)
         view = View(self.window_s(), columns, buckets=self.only == "latencies", stacked=False, step=step)
+        if fleets.shown(self):
+            view = fleets.view_of(self, view, self._board.size)
         self._drawn_at_s, self._drawn_clock, self._news = now_s, time.monotonic(), False
         frame = (self.session if self.drilled is None else self.drilled.session).frame(now_s, view)
         if self._prices is not None:
             self._priced = self._prices.made
             if self.drilled is None:
                 frame = with_prices(frame, self._prices.of(frame.load.phase if frame.load is not None else None))
+        if frame.fleet is not None:
+            self.table = fleets.as_drawn(self.table, frame.fleet)
         mode = "replay" if self.live is None else "load" if self._load is not None else "live"
-        keys = self._footers["enlarged" if self.only is not None else mode]
+        keys = self._footers["fleet" if frame.fleet is not None else "enlarged" if self.only is not None else mode]
         self.scene = Scene(frame, self.state_words(fresh=frame.status.fresh), keys, seeking.timeline_of(self))
 
     def window_s(self) -> float:
@@ -414,7 +432,7 @@ class VtopApp(App[None]):
             self.look = looks.load(name, ascii=self.look.ascii, colour=self.look.colour)
 
     def look_at_theme(self) -> None:
-        """A theme's file that is written anew is seen at once; one that is wrong is said and changes nothing."""
+        """A theme's file that is written anew is seen at once; one that is wrong is reported and changes nothing."""
         if self.look is None:
             return
         name = self.look.name
@@ -433,6 +451,8 @@ class VtopApp(App[None]):
 
     def action_choose(self, step: int) -> None:
         """Go to the next panel; behind the last one there is none, unless one has the whole body."""
+        if fleets.shown(self) and len(self.session.servers) > fleets.MOST_ADDED_UP:
+            return  # there is no other
         if self.only is not None:
             shown = [name for name in layout.body() if name not in self.hidden]
             self.only = self.chosen = shown[(shown.index(self.only) + step) % len(shown)]
@@ -447,7 +467,7 @@ class VtopApp(App[None]):
 
     def action_enlarge(self) -> None:
         """Give the chosen panel the whole body; again to give it back."""
-        if self.chosen == "servers" and self.drilled is None and self.only is None:
+        if fleets.shown(self) or (self.chosen == "servers" and self.drilled is None and self.only is None):
             drilling.into(self, drilling.worst(self))
             return
         if self.chosen is None and self.only is None:
@@ -497,11 +517,33 @@ class VtopApp(App[None]):
         if self.only is None and self.chosen is None and self.drilled is not None:
             drilling.into(self, None)
             return
+        if fleets.shown(self) and not fleets.given_up(self):
+            return
         self.only = self.chosen = None
         self.draw()
 
     def action_one_server(self) -> None:
-        drilling.ask(self)
+        if fleets.shown(self):
+            fleets.find(self)
+        else:
+            drilling.ask(self)
+
+    def action_row(self, step: int) -> None:
+        """Choose another row of the table of servers."""
+        fleets.choose(self, step)
+
+    def action_page(self, step: int) -> None:
+        fleet = fleets.drawn(self)
+        fleets.choose(self, step * max(1, len(fleet.rows) - 1) if fleet is not None else 0)
+
+    def action_order(self) -> None:
+        fleets.order(self)
+
+    def action_group(self) -> None:
+        fleets.group(self)
+
+    def action_fleet(self) -> None:
+        fleets.show(self)
 
     def face_of(self, key_id: str) -> str:
         """What is pressed for a key of the table."""

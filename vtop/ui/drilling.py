@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from vtop.recording import AnyEvent, FileRecording, LiveRecording, Recording, events_of
 from vtop.recording.one_server import OneServer
 from vtop.session.session import Session
+from vtop.ui import fleets
 from vtop.ui.prompt import Prompt
 
 if TYPE_CHECKING:
@@ -29,10 +30,25 @@ class Drilled:
             self.session.apply(own)
 
 
+class Shared:
+    """The session of one server, over the history that the whole session has: there at once, however long that is."""
+
+    def __init__(self, whole: Session, server: int) -> None:
+        self.server = server
+        self.session = whole.alone(server)
+
+    def take(self, event: AnyEvent) -> None:
+        self.session.end_s = max(self.session.end_s, event.t)
+
+
 def into(app: VtopApp, server: int | None) -> None:
     """Show one server alone; None for all of them again."""
+    from_table = app.only == "servers" or len(app.session.servers) >= fleets.FROM
     app.drilled = None
-    if server is not None:
+    if server is not None and not app.session.load.phases:  # of vtop's own load only the part of that server is told
+        app.drilled = Shared(app.session, server)
+        app.say(f"{app.session.servers[server].target.url} alone; {app.face_of('shrink')} shows all servers")
+    elif server is not None:
         drilled = Drilled(app.session, server)
         taken = 0
         with closing(_so_far(app.recording)) as events:
@@ -43,12 +59,15 @@ def into(app: VtopApp, server: int | None) -> None:
             app.say("what was before is not at hand any more: the server's numbers begin here")
         app.drilled = drilled
         app.say(f"{app.session.servers[server].target.url} alone; {app.face_of('shrink')} shows all servers")
-    app.only = app.chosen = None
+    app.only = app.chosen = "servers" if server is None and from_table else None
     app.draw()
 
 
 def worst(app: VtopApp) -> int:
-    """The server that stands on top of the table: in trouble, or with most waiting."""
+    """The server that is chosen in the table, or stands on top of it: in trouble, or with most waiting."""
+    fleet = fleets.drawn(app)
+    if fleet is not None and fleet.order:
+        return app.table.chosen if app.table.chosen in fleet.order else fleet.order[0]
     from vtop.draw.panels.servers import ordered
 
     assert app.scene is not None

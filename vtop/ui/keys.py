@@ -79,7 +79,14 @@ KEYS: Final = (
         "enlarge the chosen panel; of the servers the first alone; again for all",
     ),
     Key("shrink", "escape", "esc", "shrink", "all panels, none chosen; of one server alone back to all"),
-    Key("one-server", "slash", "/", "one_server", "find one of several servers and show it alone"),
+    Key("one-server", "slash", "/", "one_server", "find one of several servers; in their table: rows that hold a text"),
+    Key("fleet", "f", "f", "fleet", "the table of all servers; again for all panels"),
+    Key("row-up", "up", "↑", "row(-1)", "in the table of servers: the row above"),
+    Key("row-down", "down", "↓", "row(1)", "in the table of servers: the row below; enter shows it alone"),
+    Key("page-up", "pageup", "pgup", "page(-1)", "in the table of servers: a page up"),
+    Key("page-down", "pagedown", "pgdn", "page(1)", "in the table of servers: a page down"),
+    Key("order", "o", "o", "order", "in the table of servers: order by trouble, waiting, KV, TTFT, tok/s, age, name"),
+    Key("group", "b", "b", "group", "in the table of servers: group by model, by a label, not at all"),
     Key("hide", "h", "h", "hide", "hide the chosen panel"),
     Key("show-all", "H", "H", "show_all", "show every panel that was hidden"),
     *(
@@ -113,6 +120,12 @@ _FOOTERS: Final = {
         *_ALWAYS, ("pause", "pause"), ("back forward", "scroll"), ("slower faster", "speed"), ("go-to", "go to"),
         ("next-event event-before", "event"), ("zoom-in zoom-out", "zoom"), ("mark", "mark"), ("next-panel", "choose"),
         ("beginning", "begin"), ("live", "last"), ("copy-card", "copy"), ("picture", "picture"), ("theme", "theme"),
+        ("palette", "all"),
+    ),
+    "fleet": (
+        ("quit", "quit"), ("help", "numbers"), ("row-up row-down", "row"), ("enlarge", "one server"),
+        ("one-server", "find"), ("order", "order"), ("group", "group"), ("pause", "pause"),
+        ("back forward", "scroll"), ("zoom-in zoom-out", "zoom"), ("record", "record"), ("picture", "picture"),
         ("palette", "all"),
     ),
     "enlarged": (

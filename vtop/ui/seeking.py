@@ -71,7 +71,7 @@ def instant(text: str, end_s: float) -> float:
 
 
 def next_event(app: VtopApp, direction: int) -> None:
-    """To the next event (1) or the one before (-1), and stand there; it is said what it is."""
+    """To the next event (1) or the one before (-1), and stand there; it is reported what it is."""
     now_s = app.playhead.now()
     events = app.session.event_log(math.inf if app.live is None else app.session.end_s)
     if direction > 0:

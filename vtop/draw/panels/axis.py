@@ -13,7 +13,7 @@ from vtop.session.frame.frame import Frame
 def axis(frame: Frame, width: int, height: int, look: Look, before: str = "") -> list[Line]:
     """The one time axis of the charts above it. It ends now; at an instant of the session where there is no news.
 
-    Before it stands what is to be said of all of them, where they have no headings to say it."""
+    Before it stands what is to be said about all of them, where they have no headings to say it."""
     end = "now" if frame.status.fresh else units.clock(frame.charts.end_s)
     runs = chart.axis(frame.charts, chart_cells(width), look.glyphs.signs, look.glyphs.rule, end)
     ends = line(

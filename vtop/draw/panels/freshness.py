@@ -33,5 +33,5 @@ def as_of(frame: Frame) -> str:
 
 
 def window(frame: Frame) -> list[str]:
-    """How long a stretch the servers' numbers are about."""
+    """How long a span the servers' numbers are about."""
     return [f"last {units.span(frame.window_s)}"]

@@ -88,7 +88,7 @@ def gpus_alone(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
 
 
 def watched(frame: Frame) -> list[str]:
-    """How long a stretch the readings are of, which begin with the session; and that the GPUs are not the server's."""
+    """How long a span the readings are of, which begin with the session; and that the GPUs are not the server's."""
     if not frame.gpus.devices:
         return []
     window = f"last {units.span(min(frame.asked_window_s, frame.now_s))}"

@@ -170,7 +170,13 @@ def _client(part: LoadPart, width: int, look: Look) -> Line:
         Phrase(1, (("client ", "dim"), (units.whole_percent(part.cpu_ratio), "text"), (" of a core", "dim"))),
         Phrase(2, (("event-loop delay ", "dim"), (units.seconds(part.lag_s), "text"))),
     ]
+    if part.hosts:
+        shown.append(Phrase(1, ((f"{sum(host.workers for host in part.hosts)} workers on {_on(part)}", "dim"),)))
     return phrases(look, width, shown)
+
+
+def _on(part: LoadPart) -> str:
+    return part.hosts[0].name if len(part.hosts) == 1 else f"{len(part.hosts)} hosts"
 
 
 def _slo(part: LoadPart, width: int, look: Look) -> Line:

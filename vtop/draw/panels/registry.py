@@ -14,6 +14,7 @@ from typing import Final, Literal
 from vtop.draw.panels import by_load, lora, speculation, waterfall
 from vtop.draw.panels.engines import engines
 from vtop.draw.panels.events import events
+from vtop.draw.panels.fleet import fleet
 from vtop.draw.panels.freshness import stands, window
 from vtop.draw.panels.gpus import gpus, gpus_alone, watched
 from vtop.draw.panels.heat_map import heat_map
@@ -100,6 +101,22 @@ def _latencies_narrow(frame: Frame) -> Rows | None:
     return Rows(3, 8) if len(frame.engines) <= 1 else None
 
 
+def _servers_alone(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
+    return (servers if frame.fleet is None else fleet)(frame, width, height, look)
+
+
+def _sought(frame: Frame) -> list[str]:
+    """Which rows of the table of servers are looked at, and in which order."""
+    found = frame.fleet
+    if found is None:
+        return []
+    here = f"{found.first + 1}–{found.first + len(found.rows)} of {len(found.order)}" if found.rows else "none"
+    said = [here, f"by {found.view.order}"]
+    if found.view.group is not None:
+        said.append(f"grouped by {found.view.group}")
+    return [*said, f"with {found.view.find!r}"] if found.view.find else said
+
+
 def _servers_wide(frame: Frame) -> Rows | None:
     several = len(frame.servers)
     return Rows(min(several, 4) + 2, several + 2) if several > 1 else None
@@ -127,7 +144,7 @@ _ROWS: Final = (
     Panel("by_load", "TTFT by load", by_load.by_load, "right", nowhere, by_load.rows,
           role="queue", notes=nothing, from_rows=TALL),
     Panel("servers", "servers", servers, "left", nowhere, _servers_wide,
-          role="network", notes=nothing, of_servers=False),
+          role="network", notes=_sought, of_servers=False, alone=_servers_alone),
     Panel("engines", "engines", engines, "right", _engines_narrow, _engines_wide, role="network"),
     Panel("waterfall", "slowest requests", waterfall.waterfall, "right", nowhere, waterfall.rows_wide, role="queue",
           notes=waterfall.counted, of_servers=False, from_rows=FULL),

@@ -92,7 +92,7 @@ def _moves(points: Points) -> bool:
 
 
 def apart_s(frame: Frame) -> float | None:
-    """The time from one preemption to the next, wherever it is said."""
+    """The time from one preemption to the next, wherever it is reported."""
     return frame.staircase.interval_mean_s
 
 

@@ -6,7 +6,7 @@ power allows slows down, and recovers while it only reads. The engine's thread l
 when it holds more tokens than a CUDA graph was captured for; until it is done it neither polls nor returns anything.
 How long that takes is the host's matter, whatever the tokens: stamped step by step on one of five hosts it was 13 to
 28 ms and stayed near one value for seconds at a time. Over all five it takes less when it is all that the thread does;
-why is a guess. What a recording says of its own host is in calibration.py.
+why is a guess. What a recording says about its own host is in calibration.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a recording says of a stretch of it: the means of the server's histograms, its gauges, the client's answers."""
+"""What a recording says about a span of it: the means of the server's histograms, its gauges, the client's answers."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def _due_s(ask: Ask, chance: Random) -> float:
 
 
 def measures(requests: Sequence[EngineRequest]) -> dict[str, float]:
-    """The means that a server's histograms would say of these finished requests, in seconds."""
+    """The means that a server's histograms would say about these finished requests, in seconds."""
     whole = [_parts(request) for request in requests]
     names = ("frontend_s", "queue_s", "prefill_s", "decode_s")
     found = {name: fmean(part[index] for part in whole) for index, name in enumerate(names)}

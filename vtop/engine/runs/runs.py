@@ -1,4 +1,4 @@
-"""The runs of a recording: what load the server was under, with which flags, and what its own histograms say of it.
+"""The runs of a recording: what load the server was under, with which flags, and what its own histograms say about it.
 
 A phase of vtop's own load is a run, with every request as it was sent. Without one, a load that scrapes tell is a run
 (watched.py).

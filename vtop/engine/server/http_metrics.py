@@ -1,4 +1,4 @@
-"""What a server's page says of its HTTP: http_*, as prometheus_fastapi_instrumentator counts for vLLM."""
+"""What a server's page says about its HTTP: http_*, as prometheus_fastapi_instrumentator counts for vLLM."""
 
 from __future__ import annotations
 

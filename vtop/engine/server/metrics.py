@@ -24,7 +24,7 @@ NO_WORK = StepWork(0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class SeenStep:
-    """A step as it reaches the frontend: at_s, what it brought, and what the scheduler said of itself after it."""
+    """A step as it reaches the frontend: at_s, what it brought, and what the scheduler said about itself after it."""
 
     at_s: float
     outcome: StepOutcome | None  # None: a step without a token, such as the one that takes out what was aborted

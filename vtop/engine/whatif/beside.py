@@ -26,7 +26,7 @@ NICE: Final = 10
 
 class PricesBeside:
     """What is known so far. Nothing of a recording without a profile of its GPU, or with a load of no kind that can be
-    simulated: nothing is said then."""
+    simulated: nothing is reported then."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

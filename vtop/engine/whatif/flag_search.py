@@ -1,6 +1,6 @@
 """A flag tried at several values on a recorded load, a row each, and the best of them by one stated number.
 
-Rows that the model cannot tell from the best are said to be as good: that is what its error means.
+Rows that the model cannot tell from the best are reported as equally good: that is what its error means.
 """
 
 from __future__ import annotations

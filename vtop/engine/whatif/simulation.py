@@ -65,7 +65,7 @@ def simulate(
 
 
 def recorded_of(run: Run, bounds: Bounds | None) -> RunNumbers:
-    """What the recording says of the same numbers."""
+    """What the recording says about the same numbers."""
     seen = run.observed
     output = sum(ask.output_tokens for ask in run.load.asks)
     return RunNumbers(

@@ -128,7 +128,7 @@ def _percent(share: float) -> str:
 
 
 def verdict_of(number: MeasuredNumber, difference: float | None, doubt: float | None) -> str:
-    """What may be said of a difference."""
+    """What may be said about a difference."""
     if difference is None:
         return UNKNOWN
     interval = (difference - doubt, difference + doubt) if doubt is not None else None

@@ -9,7 +9,7 @@ track is taken again once it is free. In a request's slice stand
     first token       sent to first token, where they are not
     decode            first token to last
 
-A counter is written where it changed; a stretch without scrapes looks as if it had not.
+A counter is written where it changed; a span without scrapes looks as if it had not.
 Source: the Trace Event Format of the Chromium project.
 """
 

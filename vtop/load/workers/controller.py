@@ -1,10 +1,12 @@
 """Conducts a load: asks the server what it serves, gives the workers phase after phase, and says how each phase went.
 
-Workers are processes of their own, so that neither drawing nor scraping touches what they measure.
+Workers are processes of their own, so that neither drawing nor scraping touches what they measure. One that is lost
+with its host costs its own requests: they are failures, and no other worker sends them.
 """
 
 from __future__ import annotations
 
+import math
 import secrets
 import threading
 from collections.abc import Callable, Sequence
@@ -14,6 +16,7 @@ from vtop import faults
 from vtop.access import Endpoint
 from vtop.errors import VtopError
 from vtop.load.workers import probe
+from vtop.load.workers.link import Hosts, ThisMachine
 from vtop.load.workers.protocol import (
     Aim,
     Begin,
@@ -31,8 +34,10 @@ from vtop.load.workers.protocol import (
 )
 from vtop.load.workers.worker_handle import WorkerHandle
 from vtop.load.workers.worker_pool import STOP_S, WorkerPool
+from vtop.load.workload.arrivals import planned
+from vtop.load.workload.dataset import read
 from vtop.load.workload.phase import WARMUP_LIMIT_S, PlannedPhase
-from vtop.recording.events import Event, Host, Note
+from vtop.recording.events import Event, Host, LoadHost, Note, Request
 from vtop.recording.vocabulary import LoadState
 
 SETTLE_S = 2.0  # between two phases
@@ -49,7 +54,7 @@ class Controller:
 
     clock: seconds of the session; origin_s: where that clock began on this machine's monotonic one. A server that is
     not up yet is waited for. The phases before `first` have been run by another. `failed` says in a sentence why the
-    load could not be, or not go on; `short`, why a phase ended early.
+    load could not be, or not go on; `short`, why a phase ended early. hosts: where its workers run.
     """
 
     def __init__(
@@ -64,6 +69,7 @@ class Controller:
         model: str | None = None,
         slo: dict[str, float] | None = None,
         first: int = 0,
+        hosts: Hosts | None = None,
     ) -> None:
         self._phases = tuple(phases)
         self._endpoint = endpoint
@@ -80,7 +86,11 @@ class Controller:
         self.finished = threading.Event()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._conduct, name="load", daemon=True)
-        self._pool = WorkerPool(append, clock, self._hear, self._lost)
+        self._hosts = hosts or ThisMachine()
+        self._pool = WorkerPool(self._hosts, append, clock, heard=self._hear, lost=self._lose, broken=self._fail)
+        self._at_work: list[WorkerHandle] = []  # in the phase that runs
+        self._losses: list[str] = []  # of it: how each went
+        self._aims: list[Aim] = []  # of it
         self._refused: set[str] = set()
         self._steady_s = 0.0  # when the warm-up of the phase was through
         self._phase: int | None = None  # that runs
@@ -92,7 +102,7 @@ class Controller:
     @property
     def pids(self) -> list[int]:
         """The processes of the workers that were started."""
-        return [work.process.pid for work in self._pool.works]
+        return [work.link.pid for work in self._pool.works]
 
     def change(self, direction: int) -> None:
         """Raise (1) or lower (-1) the target of the phase that runs."""
@@ -101,13 +111,15 @@ class Controller:
         phase = self._target
         if phase.concurrency is not None:
             step = max(1, round(phase.concurrency * (STEP - 1)))
-            aimed = replace(phase, concurrency=max(phase.pool, phase.concurrency + direction * step))
+            aimed = replace(phase, concurrency=max(len(self._at_work), phase.concurrency + direction * step))
         elif phase.rate_per_s is not None:
             aimed = replace(phase, rate_per_s=round(phase.rate_per_s * STEP**direction, 6))
         else:
             return
         self._target = aimed
-        self._pool.tell(Aim(self._clock() + AIM_LEAD_S, concurrency=aimed.concurrency, rate_per_s=aimed.rate_per_s))
+        aim = Aim(self._clock() + AIM_LEAD_S, concurrency=aimed.concurrency, rate_per_s=aimed.rate_per_s)
+        self._aims.append(aim)
+        self._pool.tell(aim)
         self._put_down(self._phase, aimed, "change")
 
     def abort(self) -> None:
@@ -177,8 +189,12 @@ class Controller:
             if index > self._first:
                 self._stopped.wait(self.settle_s)
                 self._served()  # it may have gone down meanwhile
-            self._pool.tell(Prepare(index), phase.pool)
-            if not self._wait_for(phase, lambda work, index=index: work.ready == index, READY_S):  # type: ignore[misc]
+            self._at_work = [work for work in self._pool.works if not work.gone][: phase.pool]
+            self._losses, self._aims = [], []
+            ahead_s = self._clocks(index)
+            for place, work in enumerate(self._at_work):
+                work.tell(Prepare(index, place, len(self._at_work), ahead_s.get(work.link.host, 0.0)))
+            if not self._wait_for(lambda work, index=index: work.ready == index, READY_S):  # type: ignore[misc]
                 if not self._stopped.is_set():
                     self.failed = self.failed or f"{phase.name} could not be made ready in {READY_S:.0f} s"
                 return
@@ -192,63 +208,114 @@ class Controller:
 
         for work in self._pool.works:
             work.pulse = None  # how it did in the phase before is no news
+            work.begun.clear()
         self._phase, self._target = index, phase
         self._put_down(index, phase, "begin")
         began_s = self._clock() + LEAD_S
-        self._pool.tell(Begin(index, began_s), phase.pool)
+        self._pool.tell(Begin(index, began_s), self._at_work)
         limit_s = WARMUP_LIMIT_S if phase.warmup else None
-        steady = self._wait_for(phase, lambda work: work.steady == index or done(work), limit_s)
+        steady = self._wait_for(lambda work: work.steady == index or done(work), limit_s)
         early: str | None = None
         if not steady and not self._stopped.is_set() and self.failed is None:
             early = f"its warm-up took longer than {WARMUP_LIMIT_S:.0f} s"
-            self._pool.tell(Finish(), phase.pool)
+            self._pool.tell(Finish(), self._at_work)
+        until_s = math.inf
         if phase.concurrency is not None:
             from_s = max(began_s, self._steady_s)
             until_s = from_s + phase.for_s if phase.for_s is not None else began_s + phase.limit_s
-            self._pool.tell(Until(until_s), phase.pool)
+            self._pool.tell(Until(until_s), self._at_work)
         # once it is being broken off, only for what that takes
-        if not self._wait_for(phase, done):
-            self._pool.tell(Finish(), phase.pool)
-            self._wait_for(phase, done, END_S, stoppable=False)
+        if not self._wait_for(done):
+            self._pool.tell(Finish(), self._at_work)
+            self._wait_for(done, END_S, stoppable=False)
         self._phase = None
+        self._fail_unsent(index, phase, began_s, until_s)
         if early is None and phase.for_s is None and self._clock() >= began_s + phase.limit_s:
             early = "time is up"
-        reason = "stopped" if self._stopped.is_set() else self.failed or early or self._reason(index, phase)
+        reason = "stopped" if self._stopped.is_set() else self.failed or early or self._reason(index)
         if reason not in ("done", "stopped"):
             self.short = f"{phase.name}: {reason}"
         self._put_down(index, phase, "end", reason)
+        self._clocks(index, after=True)
 
     def _wait_for(
-        self,
-        phase: PlannedPhase,
-        met: Callable[[WorkerHandle], bool],
-        timeout_s: float | None = None,
-        *,
-        stoppable: bool = True,
+        self, met: Callable[[WorkerHandle], bool], timeout_s: float | None = None, *, stoppable: bool = True
     ) -> bool:
-        """Whether all of the phase's workers are so far.
+        """Whether all of the phase's workers are so far, but for those that were lost and that others go on without.
 
-        Waits no longer than until one of them is gone, or the load is to stop (if stoppable).
+        Waits no longer than until the load has failed, or is to stop (if stoppable).
         """
-        works = self._pool.works[: phase.pool]
+
+        def so_far() -> bool:
+            return all(met(work) or work.gone for work in self._at_work)
 
         def over() -> bool:
-            if stoppable:
-                broken = self.failed is not None or self._stopped.is_set()
-                return broken or all(map(met, works))
-            return all(met(work) or work.gone for work in works)
+            return so_far() or (stoppable and (self.failed is not None or self._stopped.is_set()))
 
         with self._pool.changed:
             self._pool.changed.wait_for(over, timeout_s)
-            return all(map(met, works))
+            return so_far() and (self.failed is None or all(map(met, self._at_work)))
 
-    def _reason(self, index: int, phase: PlannedPhase) -> str:
+    def _reason(self, index: int) -> str:
         """Why a phase ended, of all its workers: done, or what the first of them says that ended early."""
-        ends = [work.done for work in self._pool.works[: phase.pool]]
+        ends = [work.done for work in self._at_work]
         ended = [end for end in ends if end is not None and end.phase == index]
+        if self._losses:
+            several = len(self._losses) > 1
+            return f"{len(self._losses)} of {len(self._at_work)} workers {'were' if several else 'was'} lost"
         if unfinished := sum(end.unfinished for end in ended):
             return f"{unfinished} unfinished: no answer came any more"
         return next((end.reason for end in ended if end.reason != "done"), "done")
+
+    def _fail_unsent(self, index: int, phase: PlannedPhase, began_s: float, until_s: float) -> None:
+        """The requests that lost workers were to send: nobody sends them, so they have failed, each when it was due."""
+        now_s = self._clock()
+        lost = [(n, work) for n, work in enumerate(self._at_work) if work.gone and work.link.host is not None]
+        if not lost or self._stopped.is_set() or (phase.concurrency is not None and now_s >= until_s):
+            return  # a closed loop that time ends has no request that would have to be sent
+        workers = len(self._at_work)
+        rates = [(aim.at_s - began_s, aim.rate_per_s) for aim in self._aims if aim.rate_per_s is not None]
+        recorded_s = [item.at_s for item in read(phase) if item.at_s is not None] if phase.trace else []
+        for place, work in lost:
+            for k, at_s in planned(phase, place, workers, rates=rates, recorded_s=recorded_s):
+                due_s = None if at_s is None else round(began_s + at_s, 6)
+                if due_s is not None and due_s > now_s and not self._due(due_s):
+                    break
+                if k not in work.begun:
+                    self._append(
+                        Request(
+                            id=k,
+                            phase=index,
+                            due_s=due_s,
+                            end_s=round(self._clock(), 6),
+                            warmup=k < phase.warmup,
+                            error="worker_lost",
+                            detail="never sent: the worker that was to send it was lost",
+                            host=work.link.host,
+                        )
+                    )
+
+    def _due(self, at_s: float) -> bool:
+        """Wait until an instant of the phase's schedule; False where the load does not go on till then."""
+        return self.failed is None and not self._stopped.wait(max(0.0, at_s - self._clock()))
+
+    def _clocks(self, index: int, *, after: bool = False) -> dict[int | None, float]:
+        """Measure the clocks of the hosts and put down what they say; how far each is ahead, in seconds."""
+        found = self._hosts.clocks()
+        for clock in found:
+            self._append(
+                LoadHost(
+                    host=clock.host,
+                    name=clock.name,
+                    at_s=round(self._clock(), 6),
+                    workers=clock.workers,
+                    offset_s=round(clock.offset.offset_s, 6),
+                    rtt_s=round(clock.offset.rtt_s, 6),
+                    phase=index,
+                    after=after,
+                )
+            )
+        return {clock.host: clock.offset.offset_s for clock in found}
 
     # --- what workers say ------------------------------------------------------------------------------------------
 
@@ -256,7 +323,7 @@ class Controller:
         match news:
             case Ready(phase=phase, caveats=caveats):
                 work.ready = phase
-                if work.number == 0:
+                if self._speaks(work):
                     for caveat in caveats:
                         self._say(f"{self._phases[phase].name}: {caveat}")
             case Steady(phase=phase):
@@ -277,29 +344,43 @@ class Controller:
                     )
             case Pulse():
                 work.pulse = news
-                if work.number == 0 and self._phase is not None:
-                    self._append(self._host(self._phases[self._phase]))
+                if self._speaks(work) and self._phase is not None:
+                    self._append(self._host(work.link.host))
 
-    def _lost(self, why: str) -> None:
+    def _speaks(self, work: WorkerHandle) -> bool:
+        """For the workers of its host, of which each has the same to say."""
+        return work is next((one for one in self._at_work if one.link.host == work.link.host and not one.gone), None)
+
+    def _lose(self, work: WorkerHandle, why: str) -> None:
+        """A worker ended that nobody had dismissed. On this machine that is a fault; hosts of a cluster come and go."""
+        if work.link.host is None or all(one.gone for one in self._at_work):
+            self._fail(why)
+        elif work in self._at_work and not self._stopped.is_set():
+            self._losses.append(why)
+            self._say(f"{why}: its requests count as failed, and the load goes on without it")
+
+    def _fail(self, why: str) -> None:
         if not self._stopped.is_set():
             self.failed = self.failed or why
 
     def _note_steady(self, index: int) -> None:
         phase = self._phases[index]
-        if all(work.steady == index for work in self._pool.works[: phase.pool]):
+        if all(work.steady == index or work.gone for work in self._at_work):
             self._steady_s = self._clock()
             if phase.warmup:
                 self._put_down(index, phase, "steady")
 
     # --- words -----------------------------------------------------------------------------------------------------
 
-    def _host(self, phase: PlannedPhase) -> Host:
-        pulses = [work.pulse for work in self._pool.works[: phase.pool] if work.pulse is not None]
+    def _host(self, host: int | None) -> Host:
+        """How the workers of a host did."""
+        pulses = [work.pulse for work in self._at_work if work.pulse is not None and work.link.host == host]
         return Host(
             at_s=round(self._clock(), 6),
             load_cpu_ratio=round(max(pulse.cpu_ratio for pulse in pulses), 4),
             load_lag_p50_s=round(max(pulse.lag_p50_s for pulse in pulses), 6),
             load_lag_max_s=round(max(pulse.lag_max_s for pulse in pulses), 6),
+            load_host=host,
         )
 
     def _put_down(self, index: int, phase: PlannedPhase, state: LoadState, reason: str | None = None) -> None:

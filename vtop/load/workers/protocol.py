@@ -15,7 +15,7 @@ NEWS = b"!"  # begins a line that is no event
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a worker needs. origin_s: the session's start on this machine's monotonic clock."""
+    """Everything a worker needs. origin_s: the session's start on the monotonic clock of vtop's own machine."""
 
     origin_s: float
     endpoint: Endpoint
@@ -28,9 +28,16 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
-    """Read the files, lay out the first requests, open the connections of a phase; say Ready."""
+    """Read the files, lay out the first requests, open the connections of a phase; say Ready.
+
+    It is worker `worker` of the `workers` that take part. ahead_s: how far the monotonic clock of its host is ahead of
+    the one that origin_s is of.
+    """
 
     phase: int
+    worker: int
+    workers: int
+    ahead_s: float = 0.0
 
 
 class Begin(msgspec.Struct, frozen=True, tag="begin"):

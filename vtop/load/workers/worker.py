@@ -69,9 +69,10 @@ class Worker:
             access=setup.endpoint.access,
         )
         self._running: Running | None = None
+        self._origin_s = setup.origin_s  # on this host's clock
 
     def _now(self) -> float:
-        return round(time.monotonic() - self._setup.origin_s, 6)
+        return round(time.monotonic() - self._origin_s, 6)
 
     async def work(self, orders: asyncio.Queue[Order | None]) -> None:
         """Until there are no more orders. One phase at a time: the controller waits for its end."""
@@ -79,8 +80,9 @@ class Worker:
             task: asyncio.Task[None] | None = None
             while (order := await orders.get()) is not None:
                 match order:
-                    case Prepare(phase=phase):
-                        task = tasks.create_task(self._prepare(phase))
+                    case Prepare():
+                        self._origin_s = self._setup.origin_s + order.ahead_s
+                        task = tasks.create_task(self._prepare(order))
                     case Begin(at_s=at_s) if self._running is not None:
                         task = tasks.create_task(self._run(self._running, at_s))
                     case Aim() if self._running is not None:
@@ -98,7 +100,8 @@ class Worker:
             task.cancel()
         self._client.abort()
 
-    async def _prepare(self, index: int) -> None:
+    async def _prepare(self, order: Prepare) -> None:
+        index = order.phase
         phase = self._setup.phases[index]
         try:
             if phase.api not in self._tried:
@@ -109,8 +112,8 @@ class Worker:
                 phase,
                 index,
                 prompts,
-                self._setup.worker,
-                phase.pool,
+                order.worker,
+                order.workers,
                 client=self._client,
                 path=PATHS[phase.api],
                 clock=self._now,

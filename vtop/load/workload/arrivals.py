@@ -7,6 +7,7 @@ requests from it. Instants are never moved, whatever the server does; the sender
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from itertools import count
 from random import Random
@@ -35,6 +36,38 @@ def due_times(
     # would send the same gaps n times over, and streams of their own would not add up to constant or gamma arrivals
     scheduled = _until_the_end(phase, _instants(phase, recorded_s, first, start_s), first, measured_s)
     return ((k, at_s) for k, at_s in scheduled if k % workers == worker)
+
+
+def planned(
+    phase: PlannedPhase,
+    worker: int,
+    workers: int,
+    *,
+    rates: Sequence[tuple[float, float]] = (),
+    recorded_s: Sequence[float] = (),
+) -> Iterator[tuple[int, float | None]]:
+    """(k, seconds from the phase's start) of all that a worker was to send, in order; None in a closed loop.
+
+    rates: (seconds from the phase's start, requests/s from then on), as changed by hand, in order.
+    """
+    if phase.concurrency is not None:
+        yield from ((k, None) for k in closed_ids(phase, worker, workers))
+        return
+    first, start_s, measured_s = 0, 0.0, 0.0
+    changes = list(rates)
+    while True:
+        schedule = due_times(phase, recorded_s=recorded_s, first=first, start_s=start_s, measured_s=measured_s)
+        for k, due_s in schedule:
+            if changes and changes[0][0] <= due_s:  # this request is the first at the new rate, at another instant
+                first, (start_s, rate) = k, changes.pop(0)
+                phase = replace(phase, rate_per_s=rate)
+                break
+            if k == phase.warmup - 1:
+                measured_s = due_s
+            if k % workers == worker:
+                yield k, due_s
+        else:
+            return
 
 
 def closed_ids(phase: PlannedPhase, worker: int = 0, workers: int = 1) -> Iterator[int]:

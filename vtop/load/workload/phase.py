@@ -30,7 +30,7 @@ class TokenRange:
 
 @dataclass(frozen=True, slots=True)
 class PlannedPhase:
-    """One stretch of load. The warm-up comes on top of `requests` and `for_s`; whichever of the two is met ends it.
+    """One span of load. The warm-up comes on top of `requests` and `for_s`; whichever of the two is met ends it.
 
     Without either it goes on until it is stopped.
     """
@@ -99,7 +99,7 @@ class PlannedPhase:
         slo: dict[str, float] | None = None,
         reason: str | None = None,
     ) -> Load:
-        """What the recording says of it when it begins, is steady, changes or ends."""
+        """What the recording says about it when it begins, is steady, changes or ends."""
         return Load(
             phase=index,
             state=state,

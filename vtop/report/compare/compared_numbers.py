@@ -17,7 +17,7 @@ from vtop.report.model import Phase
 from vtop.report.numbers import Numbers, Percentile, Times
 from vtop.session.load.attainment import BOUNDS
 
-Sums = tuple[float, float]  # a number over a stretch is the first by the second
+Sums = tuple[float, float]  # a number over a span is the first by the second
 Ask = Callable[[Numbers], float | None]
 
 
@@ -42,7 +42,7 @@ _SERVER: Final = {"ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "e2e": "e2e"}
 
 
 def times(of: Numbers, latency: str, *, own: bool) -> Times | None:
-    """A latency of vtop's own requests, or the server's of the same stretch."""
+    """A latency of vtop's own requests, or the server's of the same span."""
     if own:
         found: Times | None = getattr(of, latency)
         return found if found is not None and found.whose == "own requests" else None
@@ -50,7 +50,7 @@ def times(of: Numbers, latency: str, *, own: bool) -> Times | None:
 
 
 def value(number: ComparedNumber, phase: Phase, *, own: bool) -> Percentile:
-    """What a phase says of a number; None where it says nothing."""
+    """What a phase says about a number; None where it says nothing."""
     if number.scope == "own":
         found = phase.whole
         return None if found is None or not own else _own_value(number, found)
@@ -114,7 +114,7 @@ def _own_value(number: ComparedNumber, of: Numbers) -> float | None:
 def _mean(
     name: str, label: str, unit: str, better: str | None, scope: str, *, by: str, extensive: bool = False
 ) -> ComparedNumber:
-    """A number whose value over a stretch is the mean of those over its parts, weighed by the number `by` of each."""
+    """A number whose value over a span is the mean of those over its parts, weighed by the number `by` of each."""
     value, weight = attrgetter(name), attrgetter(by)
 
     def sums(of: Numbers) -> Sums | None:

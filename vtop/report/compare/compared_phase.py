@@ -1,5 +1,5 @@
 """One phase on every side: its numbers and the noise that their differences are held against (`find`); and, once it is
-known how many intervals the whole comparison has, what may be said of each difference (`judge`)."""
+known how many intervals the whole comparison has, what may be said about each difference (`judge`)."""
 
 from __future__ import annotations
 

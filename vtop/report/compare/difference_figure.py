@@ -1,7 +1,7 @@
 """The figure of a comparison: the difference of each phase, and the noise that it is to be held against.
 
 A point between the dashed lines of its colour is within the noise. It is the source of a claim such as "two runs agree
-to 0.2 % over seven loads", which is said for every number beside it.
+to 0.2 % over seven loads", which is reported for every number beside it.
 """
 
 from __future__ import annotations

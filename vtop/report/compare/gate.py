@@ -2,7 +2,7 @@
 
 A number fails when its whole interval lies beyond the bound, so one that may as well be noise does not. Shares (failed,
 within SLO) are held against the bound in points, all else in per cent of the first side's value. What has no interval
-cannot be judged, and is said.
+cannot be judged, and is reported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which phase of one recording is to be held against which of another.
 
 First those that ran the same load: shape, concurrency or rate, lengths, api. Then those that ran as much of another
-one, so that what differs is named rather than the phase left out. Then asked and marked stretches of the same name.
+one, so that what differs is named rather than the phase left out. Then asked and marked spans of the same name.
 Then, where a side was only watched, those that look like the same load (like_phases.py).
 What is left is paired in the order of time where the load of a side is not on record, or where nothing else was found.
 The k-th of several alike goes to the k-th.

@@ -1,6 +1,6 @@
 """The blocks of a phase, over which the noise within a run is estimated.
 
-Rates, levels and the server's means: stretches of equal time, each a frame of its own, so that a block's numbers are
+Rates, levels and the server's means: spans of equal time, each a frame of its own, so that a block's numbers are
 made where all others are. vtop's own requests: as many of them in each, in the order they were sent. A block is at
 least as long as a request runs (e2e without its queue): requests that run together share every step and tell the
 same story, and after that time the batch is made of others. So a phase has as many blocks as rounds of requests, at

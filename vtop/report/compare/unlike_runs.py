@@ -43,7 +43,7 @@ class Unlike:
 
 @dataclass(frozen=True, slots=True)
 class DifferingSetting:
-    """Something that differs: what each side says of it."""
+    """Something that differs: what each side says about it."""
 
     name: str
     values: tuple[str, ...]
@@ -194,7 +194,7 @@ def _settings(of: Recorded) -> dict[str, str]:
 
 
 def _flags(of: Recorded) -> dict[str, str]:
-    """What the servers say of their cache's configuration."""
+    """What the servers say about their cache's configuration."""
     found: dict[str, list[str]] = {}
     for server in of.session.servers:
         track = server.labels.get(Quantity.CACHE_CONFIG)

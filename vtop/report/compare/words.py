@@ -1,4 +1,4 @@
-"""How a comparison's numbers are said: a value, a difference with its interval, a side."""
+"""How a comparison's numbers are reported: a value, a difference with its interval, a side."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vtop.metrics.histogram import Range
 from vtop.report.compare.parts import Comparison, Difference, NumberPart, SidePart
 from vtop.report.numbers import Percentile
 
-_EVEN: Final = 1.1  # an interval whose ends are so unlike far away is said by its ends
+_EVEN: Final = 1.1  # an interval whose ends are so unlike far away is reported by its ends
 _SAID: Final[dict[str, Callable[[float | None], str]]] = {
     "per_s": units.number,
     "s": units.seconds,

@@ -52,7 +52,7 @@ class Figure:
     x_title: str
     x_kind: str
     panels: tuple[FigurePanel, ...]
-    shades: tuple[tuple[float, float, str], ...] = ()  # stretches of the axis: from, to, what
+    shades: tuple[tuple[float, float, str], ...] = ()  # spans of the axis: from, to, what
     ticks: tuple[float, ...] = field(default=())  # instants marked on every panel: preemptions
 
     @property

@@ -71,7 +71,7 @@ def asked_and_resident(report: Report) -> Figure | None:
 
 
 def asked_of(named: Sequence[tuple[str, Numbers]], key: str = "asked") -> Figure | None:
-    """The same of any stretches, each with its name."""
+    """The same of any spans, each with its name."""
     known = [(name, of, of.account.nominal) for name, of in named if of.account.nominal is not None]
     if not known:
         return None
@@ -113,7 +113,7 @@ def work(report: Report) -> Figure | None:
 
 
 def work_of(named: Sequence[tuple[str, Numbers]], key: str = "work") -> Figure | None:
-    """The same of any stretches, each with its name. None where all have the same context: a line needs two."""
+    """The same of any spans, each with its name. None where all have the same context: a line needs two."""
     known = [
         (name, one, one.flops, one.context_tokens)
         for name, one in ((name, of.token_flops) for name, of in named)

@@ -18,7 +18,7 @@ def three(report: Report) -> Figure | None:
 
 
 def three_of(named: Sequence[tuple[str, Numbers]], key: str = "three") -> Figure:
-    """The same of any stretches, each with its name."""
+    """The same of any spans, each with its name."""
     panels = [
         FigurePanel(
             "output tokens/s",

@@ -92,7 +92,7 @@ def _places(panel: FigurePanel) -> dict[str, float]:
 
 
 def _runs(series: Series, places: dict[str, float]) -> Iterator[list[tuple[float, float]]]:
-    """The stretches between gaps."""
+    """The spans between gaps."""
     run: list[tuple[float, float]] = []
     for x, y in series.points:
         if y is None:

@@ -137,7 +137,7 @@ def _pointed(series: Sequence[Series], x: _Axis, *, filled: bool) -> Any:
 
 
 def _rows(series: Series, place: int) -> list[dict[str, Any]]:
-    """A gap ends a line: each stretch between gaps is a run of its own."""
+    """A gap ends a line: each span between gaps is a run of its own."""
     rows, run = [], 0
     for x, y in series.points:
         if y is None:

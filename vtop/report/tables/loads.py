@@ -12,7 +12,7 @@ from vtop.report.model import Phase, Report
 from vtop.report.numbers import Percentile
 from vtop.report.render.document import Table
 from vtop.report.tables.cells import known_columns, signed
-from vtop.session.frame.load import LoadPart, SloAttainment
+from vtop.session.frame.load import LoadHostPart, LoadPart, SloAttainment
 
 _BOUNDS: Final = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "e2e"}
 
@@ -53,6 +53,41 @@ def levels(report: Report) -> Table | None:
         at = f"≈ {units.number(growth.crossing)} {growth.crossing_unit}"
         notes.append(f"On the slopes of the last row the queue would overtake prefill at {at} (extrapolated).")
     return known_columns(Table("From load to load", head, rows, tuple(notes)))
+
+
+def senders(report: Report) -> Table | None:
+    """The hosts that sent the loads in place of vtop's own: their clocks, lateness and losses."""
+    rows = tuple(
+        (
+            phase.label,
+            host.name,
+            f"{host.workers}",
+            f"{host.sent:,}",
+            units.seconds(host.late_p50_s),
+            units.seconds(host.late_p99_s),
+            f"{host.offset_s:.6f} s",
+            f"± {units.seconds(host.offset_error_s)}",
+            _drift(host),
+            f"{host.lost:,}",
+        )
+        for phase in report.phases
+        if phase.load is not None
+        for host in phase.load.hosts
+    )
+    if not rows:
+        return None
+    head = ("phase", "host", "workers", "sent", "late p50", "p99", "clock ahead", "error", "drift", "lost")
+    notes = (
+        "Clock ahead: the host's monotonic clock less that of vtop's machine, taken off its stamps; the error is at "
+        "most half of the shortest round trip. Drift: the offset after the phase less that before it. Lost: "
+        "requests that failed because their worker was lost.",
+    )
+    return Table("Hosts of the load", head, rows, notes, words=(0, 1))
+
+
+def _drift(host: LoadHostPart) -> str:
+    drift = units.seconds(host.drift_s)
+    return drift if host.drift_s is None else f"{drift} ± {units.seconds(host.drift_error_s)}"
 
 
 def service_levels(report: Report) -> list[Table]:

@@ -1,4 +1,4 @@
-"""An answer of what-if as a document: first how far off the model is, then what it says of other flags."""
+"""An answer of what-if as a document: first how far off the model is, then what it says about other flags."""
 
 from __future__ import annotations
 

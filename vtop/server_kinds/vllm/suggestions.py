@@ -24,7 +24,7 @@ def larger_pool(flags: Mapping[str, FlagValue]) -> Hint:
     """More tokens of KV cache."""
     fixed = next((name for name in _FIXED if name in flags), None)
     if fixed is not None:
-        return Hint(f"--{fixed} above {flags[fixed]}, or without", f"vllm serve … without --{fixed}")
+        return Hint(f"--{fixed} above {flags[fixed]}, or unset it", f"vllm serve … without --{fixed}")
     utilization = flags.get("gpu-memory-utilization")
     found = []
     if not isinstance(utilization, int | float) or utilization < _UTILIZATION:

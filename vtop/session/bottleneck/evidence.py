@@ -27,7 +27,7 @@ RECENT_S = 30.0
 MANY = 8  # requests in flight: of fewer, those under way say nothing
 OTHER = 3  # scrapes in a row with another number of requests are another load's
 UNLIKE = 1.2  # times as many in flight, and an idle scrape in between: another load
-FEW = 5  # scrapes: of fewer no limit is said
+FEW = 5  # scrapes: of fewer no limit is reported
 ENDS = 5  # scrapes to end the pressure at: that of most of them speaks
 
 _SCRAPES_BACK = 3600  # silence is not followed further
@@ -175,6 +175,8 @@ def _unadmitted_s(one: ScrapeRange, full: float, places: float | None) -> float 
 
 def _outside(number: int, one: ScrapeRange, load: LoadHistory) -> float | None:
     """Of vtop's own requests in flight, the share that the engine does not know: the median over scrapes with many."""
+    if not load.phases:
+        return None
     shares = []
     for scrape in range(one.first, one.last + 1):
         in_flight = load.in_flight_at(number, one.server.at_s[scrape])
@@ -185,7 +187,10 @@ def _outside(number: int, one: ScrapeRange, load: LoadHistory) -> float | None:
 
 
 def _on(server: ServerHistory, quantity: Quantity, scrapes: range) -> list[float | None]:
-    return [server.value(quantity, scrape) for scrape in scrapes]
+    track = server.total(quantity)
+    if track is None or not scrapes:
+        return [None] * len(scrapes)
+    return [value if value == value else None for value in track.every(scrapes[0], scrapes[-1])]
 
 
 def _at_work(one: ScrapeRange, scrape: int) -> bool:

@@ -7,7 +7,7 @@ stale      no scrape came for longer than `patience_s`, and none is known to hav
 unhealthy  /metrics answered and /health did not say 200: from the first such scrape to the last (STALE)
 restart    the counters began anew; where the server was down meanwhile, that is its outage
 
-An engine that sleeps is not stuck, nor is one whose /health fails: that is said instead. Seconds of the session.
+An engine that sleeps is not stuck, nor is one whose /health fails: that is reported instead. Seconds of the session.
 """
 
 from __future__ import annotations

@@ -12,12 +12,12 @@ steady state: running or waiting filled or emptied, requests left without finish
 histogram), gauges stand still. Under preemption waiting lies above (to wait again is in waiting, and is not in queue
 time) and running below (it is in inference time). Gaps are left out, on both sides.
 
-Trend: Mann-Kendall on at most BATCHES means of waiting over equal stretches, since the latest gap and the latest
+Trend: Mann-Kendall on at most BATCHES means of waiting over equal spans, since the latest gap and the latest
 change of vtop's own load (begun, warm, by hand); none in a server whose data are old, and none when nothing runs or
 waits any more. Queues remember, so neighbours are not independent: the variance is widened to that of an AR(1) series
 with the autocorrelation that is left when the best parabola is taken out (after Yue and Wang 2004; the bias of short
 series put right after Marriott and Pope 1954), by the less the more the series is in order anyway (1 - tau^4: what a
-smooth growth leaves is no noise). Growing or draining: p < ALPHA, Sen's slope times the stretch is at least RISE of the
+smooth growth leaves is no noise). Growing or draining: p < ALPHA, Sen's slope times the span is at least RISE of the
 mean and 1 request, and the later half goes on the same way, so that a step which is over is no growth.
 
 Several servers: present and arrivals add up, stay is the mean over all. Requests, seconds. Source: vLLM
@@ -136,7 +136,7 @@ def _trend(window: Window) -> tuple[QueueTrend | None, float | None, float | Non
 
 
 def batches(values: Sequence[float], many: int) -> list[float]:
-    """Means of at most so many stretches of the series, as equal as can be."""
+    """Means of at most so many spans of the series, as equal as can be."""
     count = min(many, len(values))
     edges = [len(values) * k // count for k in range(count + 1)]
     return [fmean(values[edges[k] : edges[k + 1]]) for k in range(count)]

@@ -84,7 +84,7 @@ TITLES: Final[dict[VerdictLimit, str]] = {
 
 
 def verdict(frame: Frame, earlier: Sequence[Pressure] = ()) -> Verdict:
-    """What most say of the frame's pressure and of those of the scrapes before it, latest first."""
+    """What most say about the frame's pressure and of those of the scrapes before it, latest first."""
     now = _judged(frame)
     if now.limit not in SETTLING:
         return now

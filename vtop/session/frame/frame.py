@@ -1,6 +1,6 @@
 """What there is to see at one instant: frozen, complete, and the only thing that a panel is given.
 
-Seconds, bytes, ratios throughout. None means not known, and 0 is a measurement. A window is the stretch of session
+Seconds, bytes, ratios throughout. None means not known, and 0 is a measurement. A window is the span of session
 that a number is about: it ends at the latest scrape and is at most `window_s` long, shorter while the session is young.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vtop.session.frame.charts import Charts, HeatMap, LoggedEvent
+from vtop.session.frame.fleet import Fleet, FleetView
 from vtop.session.frame.gpus import Energy, Gpus, Roofline
 from vtop.session.frame.kv import Crowding, Kv, KvAccount
 from vtop.session.frame.latencies import Latency, Tail
@@ -43,6 +44,9 @@ class View:
     whole: bool = False
     buckets: bool = False  # whether the frame is to have heat maps
     step: int = 1  # columns by which charts move on: those of a cell, so that its halves stay the halves of one
+    fleet: FleetView | None = None  # the rows of the table of servers that are looked at
+    limit_alone: bool = False  # of the frame only what the limit of its verdict is judged by
+    fleet_alone: bool = False  # and nothing else: numbers that are added up over all servers are left out
     stacked: bool = True  # and running and waiting of one scrape, which may be stacked; the screen draws them apart
 
 
@@ -92,4 +96,5 @@ class Frame:
     lora: Lora | None = None  # where it serves adapters
     pressure: Pressure | None = None  # of the latest scrapes
     verdict: Verdict = Verdict()  # noqa: RUF009
+    fleet: Fleet | None = None  # the table of servers, where the view asks for it
     prices: Prices | None = None  # of the load at now_s, where they were simulated beside the session

@@ -67,7 +67,7 @@ def counted_of(gpus: Sequence[_AnyGpu]) -> Sequence[_AnyGpu]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Roofline:
-    """What the counters of --enable-mfu-metrics say of the arithmetic, per GPU, over the window (roofline.py)."""
+    """What the counters of --enable-mfu-metrics say about the arithmetic, per GPU, over the window (roofline.py)."""
 
     flops_per_s: float | None = None
     bytes_per_s: float | None = None  # read and written
@@ -92,4 +92,4 @@ class Energy:
     near_limit_share: float | None = None  # of readings at 97 % of the power limit or more
     throttled_share: float | None = None  # of readings with a reason that holds the clock down, idle ones left out
     throttle: tuple[tuple[str, float], ...] = ()  # each reason with its share
-    apart_ratio: float | None = None  # counters / integrated power - 1, where both tell of the same stretch
+    apart_ratio: float | None = None  # counters / integrated power - 1, where both tell of the same span

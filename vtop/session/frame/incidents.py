@@ -1,4 +1,4 @@
-"""Incidents: stretches in which a server could not be read, or its engine did nothing."""
+"""Incidents: spans in which a server could not be read, or its engine did nothing."""
 
 from __future__ import annotations
 

@@ -72,6 +72,23 @@ class SloAttainment:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class LoadHostPart:
+    """A host that sends the load in place of vtop's own."""
+
+    host: int
+    name: str
+    workers: int
+    offset_s: float  # its monotonic clock less that of vtop's machine, taken off its stamps
+    offset_error_s: float  # at most
+    drift_s: float | None  # of its clock over the phase; None while it runs
+    drift_error_s: float | None  # at most
+    sent: int  # without warm-up
+    late_p50_s: float | None  # sent - due, as in the whole load
+    late_p99_s: float | None
+    lost: int  # requests that failed because their worker was lost
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class LoadPart:
     """The phase of vtop's own load that runs now, or that ran last; warm-up requests are in no number but in_flight."""
 
@@ -112,7 +129,7 @@ class LoadPart:
     output_over: OutputOver | None
     whole_output_per_s: float | None  # with them and the warm-up: from the first request sent to the last token
     whole_ended_per_s: float | None  # requests that succeeded, over the same
-    ended_per_s: float | None  # requests, over the same stretch
+    ended_per_s: float | None  # requests, over the same span
     cached_tokens: int  # as the answers say, where the server tells
     prefix_hit_tokens: float | None  # growth of the server's counter from the scrape before the phase to the one after
     wrong_length: int  # requests whose prompt the server counted otherwise than asked
@@ -122,4 +139,5 @@ class LoadPart:
     limited: str | None  # why the client may be the bottleneck
     limited_costs: bool = True  # False: only late, by less than a tenth of the mean TTFT
     ended_early: int = 0  # answered requests with fewer output tokens than asked for, as a model may end by itself
+    hosts: tuple[LoadHostPart, ...] = ()  # that send it in place of vtop's own
     total_per_s: float | None = None  # output_per_s + ended_per_s x the mean prompt of the answered

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from vtop.recording.events import DEFAULT_KIND, FlagValue
 from vtop.session.frame.vocabulary import Side, StatusKind
@@ -70,13 +70,14 @@ class ServerPart:
     scrape_bytes: int | None
     bad_lines: int
     tries: int  # attempts since the last scrape that could be had
-    outages: int  # stretches without a scrape so far
+    outages: int  # spans without a scrape so far
     restarts: int
     engines: int
     note: str | None = None
     started: StartedWith | None = None  # its command, where vtop could see that
     kind: str = DEFAULT_KIND  # of server: a name of server_kinds/registry.py
     side: Side | None = None  # where prefill and decode are on different servers
+    labels: dict[str, str] = field(default_factory=dict)  # as the list of targets has them
     load: ServerLoad | None = None  # where several are watched and this one answers
 
 

@@ -13,7 +13,7 @@ busy throughout, the part is its share of tokens at the rate of the others, and 
 time of the requests that ended in it; without any of these it is not known.
 
 On the recordings with a client's own stamps this is within 2 % of the union of its requests' lives, in 61 of the 62
-stretches of 6 s and more at a scrape a second. Source: vLLM v1/metrics/loggers.py (one observation of
+spans of 6 s and more at a scrape a second. Source: vLLM v1/metrics/loggers.py (one observation of
 iteration_tokens per step that gave output). Seconds.
 """
 

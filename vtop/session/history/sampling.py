@@ -1,4 +1,4 @@
-"""How well a stretch was watched: how far apart its scrapes lie, against what was asked for, and what is missing.
+"""How well a span was watched: how far apart its scrapes lie, against what was asked for, and what is missing.
 
 The interval is from one scrape being asked for to the next; its error is how far that is from the interval asked for.
 Scrapes on either side of a gap (an outage, a restart, a scrape too late) are not an interval: the gap is counted

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from enum import StrEnum
 
-from vtop.metrics.page import OTHER
+from vtop.metrics.page_layout import OTHER
 from vtop.metrics.quantity import Quantity, SeriesKind
 from vtop.metrics.series_names import SeriesMeaning
 from vtop.recording import GAP_INTERVALS, Identity, Outage, Scrape, Target
@@ -86,7 +86,7 @@ class ServerHistory:
         self.gaps: list[tuple[float, float]] = []  # (from, to): no scrape, or a restart, in between
         self.progress = array("I")  # scrapes that show that the engine took a step
         self.outages: list[Outage] = []
-        self.broken_t = array("d")  # when each stretch without a scrape began
+        self.broken_t = array("d")  # when each span without a scrape began
         self.identities: list[Identity] = []
         self.finished: list[Track] = []  # one for each reason
         self._cells: dict[str, Cell | None] = {}  # by series; None: vtop does not read it
@@ -94,6 +94,7 @@ class ServerHistory:
         self._parts: dict[Quantity, set[str]] = {}
         self._groups: dict[tuple[Quantity, str], SeriesGroup] = {}
         self._histogram_groups: dict[tuple[Quantity, str], HistogramGroup] = {}
+        self.forgotten = 0  # the first scrape whose numbers are all there
         self.held: set[Cell] = set()  # not on the latest scrape, and taken to be what they were
         self._held_from = 0  # the first scrape without them
         self._fell: dict[str, float] = {}  # counters that fell at the latest restart, from where
@@ -218,7 +219,7 @@ class ServerHistory:
     @property
     def fine(self) -> bool:
         """Whether its scrapes lie close enough to tell what happens within seconds: what KV use and running were before
-        a preemption, how fast the pool fills, which stretches only decoded."""
+        a preemption, how fast the pool fills, which spans only decoded."""
         return self.interval_s <= FINE_S
 
     def _another(self, scrape: Scrape, at_s: float) -> Change | None:
@@ -428,6 +429,23 @@ class ServerHistory:
         for quantity in {*found, *self.labels}:
             self.labels.setdefault(quantity, FactTrack()).put(index, tuple(found.get(quantity, ())))
 
+    def forget(self, before_s: float) -> None:
+        """Give up the numbers of scrapes before an instant: of so many servers that memory would grow without end.
+        What is asked from there on stays as it was."""
+        first = bisect_right(self.at_s, before_s) - 1
+        if first <= self.forgotten:
+            return
+        self.forgotten = first
+        for group in self._groups.values():
+            for track in (group.total, *(group.engines or {}).values()):
+                track.forget(first)
+        for counted in self._histogram_groups.values():
+            counted.total.forget(first)
+        for track in (self.bytes, self.bad_lines):
+            track.forget(first)
+        kept = bisect_right(self.progress, first) - 1
+        del self.progress[: max(0, kept)]
+
     # --- questions: each names the last scrape it may look at --------------------------------------------------------
 
     def visible(self, now_s: float) -> int:
@@ -443,7 +461,7 @@ class ServerHistory:
         return group.total if group is not None else None
 
     def value(self, quantity: Quantity, scrape: int, part: str = "") -> float | None:
-        """What a scrape says of a gauge or a counter; None where it does not."""
+        """What a scrape says about a gauge or a counter; None where it does not."""
         track = self.total(quantity, part)
         return track.at(scrape) if track is not None else None
 
@@ -511,7 +529,7 @@ class ServerHistory:
         return self.progress[place] if place >= 0 else None
 
     def gap_s(self, begin_s: float, end_s: float) -> list[tuple[float, float]]:
-        """The parts of a stretch that lie in gaps."""
+        """The parts of a span that lie in gaps."""
         place = bisect_left(self.gaps, begin_s, key=lambda gap: gap[1])
         overlaps = []
         for start, stop in self.gaps[place:]:

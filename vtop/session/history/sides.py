@@ -40,16 +40,20 @@ class Sides:
 
 
 def sides(servers: Sequence[ServerHistory], now_s: float) -> Sides:
-    """As the servers' counters tell it; none where not both sides are among them."""
+    """As the servers' counters tell it, model by model; none where not both sides are among a model's servers."""
     if len(servers) < 2:
         return Sides()
-    found = {server: _side(server, server.visible(now_s) - 1) for server in servers}
-    prefill = frozenset(server for server, side in found.items() if side == "prefill")
-    decode = frozenset(server for server, side in found.items() if side == "decode")
-    return Sides(prefill, decode) if prefill and decode else Sides()
+    found: dict[tuple[str, ...], dict[Side, set[ServerHistory]]] = {}
+    for server in servers:
+        last = server.visible(now_s) - 1
+        if (side := side_of(server, last)) is not None:
+            found.setdefault(server.models(last), {}).setdefault(side, set()).add(server)
+    both = [by for by in found.values() if len(by) == 2]
+    return Sides(frozenset().union(*(by["prefill"] for by in both)), frozenset().union(*(by["decode"] for by in both)))
 
 
-def _side(server: ServerHistory, last: int) -> Side | None:
+def side_of(server: ServerHistory, last: int) -> Side | None:
+    """What a server's own counters tell of it at a scrape: which side it would be, if there is another."""
     if last < 0:
         return None
     ends = [server.value(Quantity.FINISHED, last, part) or 0.0 for part in server.parts(Quantity.FINISHED)]

@@ -42,6 +42,13 @@ class Track:
         values.append(value)
         return True
 
+    def forget(self, first: int) -> None:
+        """Give up what it was before scrape first; from there on every answer stays."""
+        place = bisect_right(self.scrape, first) - 1
+        if place > 0:
+            self.began = None
+            del self.scrape[:place], self.value[:place]
+
     def copy(self) -> Track:
         """One that goes its own way from here on."""
         track = Track(self.began)
@@ -151,6 +158,16 @@ class HistogramTrack:
             bucket.scrape.append(scrape)
             bucket.value.append(now)
         self._latest = n
+
+    def forget(self, first: int) -> None:
+        """Give up what was observed before scrape first."""
+        place = self.place(first)
+        if place > 0:
+            self.began = False
+            del self.scrape[:place], self.sum[:place], self.count[:place]
+            for buckets in self._buckets:
+                for bucket in buckets:
+                    bucket.forget(first)
 
     def ahead_of(self, sum: float, count: float, n: Sequence[int]) -> tuple[float, float, Sequence[int]]:
         """How much more it has counted than these counts; nothing when it is empty."""

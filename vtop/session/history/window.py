@@ -1,4 +1,4 @@
-"""The stretch of session that numbers are about, over all its servers: the arithmetic that every analysis shares.
+"""The span of session that numbers are about, over all its servers: the arithmetic that every analysis shares.
 
 It ends with each server's latest scrape and reaches back as far as the window is long. Differences of counters are
 exact, sums of several servers are sums of their differences, and a mean is a difference of sums over one of counts.
@@ -79,12 +79,12 @@ class Window:
 
     @property
     def seconds(self) -> float:
-        """The longest stretch."""
+        """The longest span."""
         return max((one.seconds for one in self.ranges), default=0.0)
 
     @property
     def counted_s(self) -> float:
-        """Of the stretch of which most is counted."""
+        """Of the span of which most is counted."""
         return max((one.counted_s for one in self.ranges), default=0.0)
 
     def since(self, changed_s: float) -> Window:
@@ -145,13 +145,13 @@ class Window:
             grown.append(amount)
             if amount is not None and not one.silent and (seconds := one.counted_s) > 0:
                 rates.append(amount / seconds)
-            since.append(one.server.grown(quantity, 0, one.last, part))
+            since.append(one.server.grown(quantity, 0, one.last, part) if not one.server.forgotten else None)
         return Count(in_window=_sum(grown), per_s=_sum(rates), since_start=_sum(since))
 
     def by_part(
         self, quantity: Quantity, ask: Callable[[Quantity, str], float | None]
     ) -> tuple[tuple[str, float], ...]:
-        """What `now` or `delta` says of each part that there is anything of."""
+        """What `now` or `delta` says about each part that there is anything of."""
         found = [(part, ask(quantity, part)) for part in self._parts(quantity)]
         return tuple((part, value) for part, value in found if value)
 
@@ -259,7 +259,7 @@ def window(servers: Sequence[ServerHistory], now_s: float, window_s: float) -> W
 
 
 def between(servers: Sequence[ServerHistory], begin_s: float, end_s: float, now_s: float) -> Window:
-    """The window of a given stretch of session, as known at an instant: from the first scrape at or after its begin to
+    """The window of a given span of session, as known at an instant: from the first scrape at or after its begin to
     the first at or after its end, or the latest where that is still to come or lies beyond a gap."""
     ranges = []
     for server in servers:

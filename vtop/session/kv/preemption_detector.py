@@ -181,7 +181,7 @@ class PreemptionDetector:
         return self._unconfirmed.at(last) or 0.0
 
     def mean_held(self, first: int, last: int) -> float | None:
-        """Tokens that a victim held, over the latest steps told of in a stretch: what it freed where that shows, else
+        """Tokens that a victim held, over the latest steps told of in a span: what it freed where that shows, else
         KV in use / running on the scrape before."""
         end = bisect_right(self._known, last)
         begin = max(bisect_right(self._known, first), end - LATEST)

@@ -8,8 +8,8 @@ Frontend is tokenisation, chat template, IPC and the wait for the next step, bef
 after a preemption is in none of these but in decode (or in prefill when it came before the first token).
 
 Queue now is an estimate by Little's law, mean waiting / first tokens per second, for requests still in line: over the
-shortest latest stretch with ENOUGH first tokens, or as far back as the load is what it is: since a restart, since
-vtop's own load last changed, and beyond the first stretch only as long as there has been a queue. None when nobody
+shortest latest span with ENOUGH first tokens, or as far back as the load is what it is: since a restart, since
+vtop's own load last changed, and beyond the first span only as long as there has been a queue. None when nobody
 waits, and while the data are old.
 Source: vLLM v1/metrics/stats.py, loggers.py. Seconds.
 """

@@ -88,7 +88,7 @@ class Answered:
         )
 
     def within(self, one: ScrapeRange, finished: float, now_s: float) -> Sums:
-        """Those that finished in a stretch, of which the server says how many finished there."""
+        """Those that finished in a span, of which the server says how many finished there."""
         visible = bisect_right(self.t, now_s)
         first, first_late = self._edge(one.server, one.first, visible)
         last, last_late = self._edge(one.server, one.last, visible)

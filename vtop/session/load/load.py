@@ -9,25 +9,30 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from vtop import units
-from vtop.recording import Host, Load, Request
+from vtop.recording import Host, Load, LoadHost, Request
 from vtop.recording.vocabulary import LOAD_SHAPES, known
 from vtop.session.frame.load import BoundAttainment, LengthAttainment, LoadPart, Quantiles, SloAttainment
 from vtop.session.load.attainment import ERROR, OPEN, REJECTED, TIMEOUT, AttainmentCount
 from vtop.session.load.client_ttft import Answered
 from vtop.session.load.exact_histogram import ExactHistogram
+from vtop.session.load.hosts import parts
 from vtop.session.load.phase import LoadPhase, OpenRequest
 from vtop.session.load.request_stats import RequestStats
 
 ASKED = (0.5, 0.9, 0.99, 0.999, 0.9999, 0.95)
-RECENT_S = 10.0  # the actual rate is that of this stretch
+RECENT_S = 10.0  # the actual rate is that of this span
 RANKED = 100  # requests: of fewer the p99 by nearest rank is the highest
 LATE_S, LATE_SHARE = 0.002, 0.05  # p99 lateness beyond both marks the run client-limited
 BUSY_RATIO = 0.9  # of one core
 LAG_S = 0.05
+SECOND_S = 1.5  # within which each host tells how it does
 COSTLY = 0.1  # of the mean TTFT: a lateness below it costs nothing that shows
 DETAIL = 120  # letters
 
@@ -44,6 +49,7 @@ class LoadHistory:
         self._trial_end_s = array("d")
         self.hosts_t = array("d")
         self.hosts: list[Host] = []
+        self._senders: defaultdict[int, list[LoadHost]] = defaultdict(list)  # by phase
 
     def apply_load(self, load: Load) -> None:
         phase = self.phases.get(load.phase)
@@ -87,6 +93,7 @@ class LoadHistory:
             phase.sent_s.append(request.sent_s)
             phase.sent_warmup.append(request.warmup)
             phase.late_us.append(round(max(0.0, late_s) * 1e6))
+            phase.sent_host.append(request.host if request.host is not None else -1)
 
     def _answer(self, t: float, server: int | None, request: Request) -> None:
         if server is not None:
@@ -97,6 +104,9 @@ class LoadHistory:
             return
         self.hosts_t.append(host.t)
         self.hosts.append(host)
+
+    def apply_load_host(self, host: LoadHost) -> None:
+        self._senders[host.phase].append(host)
 
     def latest(self, now_s: float) -> LoadPhase | None:
         """The phase that runs at an instant, or the last one that ran; None when there is no load."""
@@ -114,7 +124,7 @@ class LoadHistory:
         return phase.state(now_s)[0].t if phase is not None else 0.0
 
     def steady_between(self, begin_s: float, end_s: float, now_s: float) -> bool:
-        """Whether the phases that ran in a stretch aimed at one thing, as known at an instant."""
+        """Whether the phases that ran in a span aimed at one thing, as known at an instant."""
         targets = set()
         for phase in self.phases.values():
             marks = [one for one in (phase.begin, *phase.changes) if one.t <= now_s]
@@ -206,6 +216,7 @@ class LoadHistory:
             cpu_ratio=host.load_cpu_ratio if host is not None else None,
             limited=_limited(target, seen, late_p99_s, host),
             limited_costs=_costs(seen, late_p99_s, host),
+            hosts=parts(self._senders.get(number, ()), seen.hosts, now_s),
             total_per_s=_total_per_s(phase, seen, now_s),
         )
 
@@ -215,8 +226,20 @@ class LoadHistory:
         return phase.seen(now_s) if phase is not None and phase.begin.t <= now_s else None
 
     def _host(self, begin_s: float, now_s: float) -> Host | None:
+        """How the load's processes did in the latest second; of several hosts each number is that of the worst."""
         place = bisect_right(self.hosts_t, now_s) - 1
-        return self.hosts[place] if place >= 0 and self.hosts_t[place] >= begin_s else None
+        if place < 0 or self.hosts_t[place] < begin_s:
+            return None
+        latest = self.hosts[place]
+        if latest.load_host is None:
+            return latest
+        since_s = max(begin_s, self.hosts_t[place] - SECOND_S)
+        of_all = {one.load_host: one for one in self.hosts[bisect_left(self.hosts_t, since_s) : place + 1]}.values()
+        return msgspec.structs.replace(
+            latest,
+            load_cpu_ratio=max((one.load_cpu_ratio for one in of_all if one.load_cpu_ratio is not None), default=None),
+            load_lag_max_s=max((one.load_lag_max_s for one in of_all if one.load_lag_max_s is not None), default=None),
+        )
 
 
 def target_words(load: Load) -> str:

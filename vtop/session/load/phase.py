@@ -36,6 +36,7 @@ class LoadPhase:
     sent_s: array[float] = field(default_factory=lambda: array("d"))
     sent_warmup: array[int] = field(default_factory=lambda: array("b"))
     late_us: array[int] = field(default_factory=lambda: array("q"))
+    sent_host: array[int] = field(default_factory=lambda: array("i"))  # -1: vtop's own machine
     first_t: array[float] = field(default_factory=lambda: array("d"))
     end_t: array[float] = field(default_factory=lambda: array("d"))
     ended: Ended = field(default_factory=Ended)
@@ -73,7 +74,7 @@ class LoadPhase:
         return self.seen(now_s).tokens_in.per_s(*self.steady(end))
 
     def output_over(self, now_s: float) -> OutputOver | None:
-        """What the throughput is over. A closed loop moves in waves, so of one with too few rounds any stretch without
+        """What the throughput is over. A closed loop moves in waves, so of one with too few rounds any span without
         ramp and drain depends on where in a wave it lies: there it is all of its requests, ramp and drain in it."""
         target, end = self.state(now_s)
         if end is None:
@@ -86,7 +87,7 @@ class LoadPhase:
 
     @property
     def cut_off(self) -> bool:
-        """Whether its beginning is not on record, as in a stretch cut out of a recording: requests were sent before."""
+        """Whether its beginning is not on record, as in a span cut out of a recording: requests were sent before."""
         return bool(self.sent_s) and self.sent_s[0] < self.begin.t - EARLY_S
 
     def _measured(self, now_s: float) -> list[Request]:
@@ -106,7 +107,7 @@ class LoadPhase:
         return whole_ended_per_s(self.ended.bare(bisect_right(self.end_t, now_s)))
 
     def ended_per_s(self, now_s: float) -> float | None:
-        """Requests that ended a second, over the same stretch."""
+        """Requests that ended a second, over the same span."""
         _, end = self.state(now_s)
         if end is None:
             return None
@@ -149,6 +150,8 @@ class LoadPhase:
         for k in range(seen.sent, sent):
             if not self.sent_warmup[k]:
                 seen.late.add_us(self.late_us[k])
+                if (host := self.sent_host[k]) >= 0:
+                    seen.hosts.late[host].add_us(self.late_us[k])
         for k in range(seen.ended, ended):
             seen.take(self.ended[k], self.begin.slo)
         seen.sent, seen.ended = sent, ended

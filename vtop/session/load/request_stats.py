@@ -15,12 +15,14 @@ from vtop.recording import Request
 from vtop.recording.vocabulary import ERROR_CLASSES, ErrorClass, known
 from vtop.session.load.attainment import ERROR, OPEN, REJECTED, TIMEOUT, AttainmentCount
 from vtop.session.load.exact_histogram import ExactHistogram
+from vtop.session.load.hosts import WORKER_LOST, HostCount
 from vtop.session.load.request_latency import RequestLatency, latency_of
 from vtop.session.load.token_timeline import SLICE_US, TokenTimeline
 
 UNFINISHED: Final = "cancelled_at_end"
 TOO_MANY: Final = 429  # HTTP
 CLIENT_LIMIT: Final = "client_limit"  # a request that this machine could not send
+OWN_FAILURES: Final = (CLIENT_LIMIT, WORKER_LOST)  # of the load, not of the server
 
 
 class RequestStats:
@@ -29,6 +31,7 @@ class RequestStats:
     def __init__(self) -> None:
         self.sent = self.ended = 0
         self.late = ExactHistogram()
+        self.hosts = HostCount()
         self.service, self.response = ExactHistogram(), ExactHistogram()
         self.itl, self.tpot, self.e2e = ExactHistogram(), ExactHistogram(), ExactHistogram()
         self.errors: Counter[ErrorClass] = Counter()
@@ -42,7 +45,7 @@ class RequestStats:
         self.broken: Counter[str] = Counter()  # bounds of it, by answered requests
         self.tokens_in = TokenTimeline()  # output tokens by slice of the session, warm-up included
         self.unfinished = 0  # broken off by vtop
-        self.limits = 0  # that met a limit of this machine, warm-up included
+        self.limits = 0  # that failed by the load's own doing, warm-up included
         self.limit: str | None = None  # the first of these, in words
         self.wrong_length = 0
         self.ended_early = 0  # answered, with fewer tokens than asked for
@@ -53,11 +56,13 @@ class RequestStats:
         self.closed += request.sent_s is not None
         self.answered += request.first_s is not None
         self._spread_tokens(request)
-        if request.error == CLIENT_LIMIT:
+        if request.error in OWN_FAILURES:
             self.limits += 1
             self.limit = self.limit or request.detail
         if request.warmup:
             return
+        if request.error == WORKER_LOST and request.host is not None:
+            self.hosts.lost[request.host] += 1
         if slo and self.slo is None:
             self.slo = AttainmentCount(slo)
         if self.slo is not None:

@@ -1,4 +1,4 @@
-"""What a server says of one request in its own timing object, in seconds.
+"""What a server says about one request in its own timing object, in seconds.
 
 vLLM with --enable-per-request-metrics (0.25 and later) sends it with the usage. Its `time_to_first_token_ms` begins
 when the request is scheduled, so it is the prefill time; the queue before it is `queue_time_ms`. A time below 0, NaN

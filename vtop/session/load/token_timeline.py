@@ -26,7 +26,7 @@ class TokenTimeline:
         counts[place] += count
 
     def per_s(self, begin_s: float, end_s: float) -> float | None:
-        """How many came within whole slices of a stretch, per second; None for less than a second."""
+        """How many came within whole slices of a span, per second; None for less than a second."""
         first, last = math.ceil(begin_s * PER_S), math.floor(end_s * PER_S)
         if last - first < PER_S:
             return None

@@ -1,7 +1,7 @@
 """Recompute: the tokens that ran through the model again because their request had been preempted.
 
 A preempted request loses its KV and runs prompt and output so far again (less what it finds in the prefix cache). No
-token counter of vLLM counts that, but the bytes that the engine writes do, whatever the context: per stretch
+token counter of vLLM counts that, but the bytes that the engine writes do, whatever the context: per span
 
     executed T from   written = a x T + b x R,   R = generated + chunks that ended no prompt     (cost.py, tariff.py)
     recomputed        = T - least - rejected drafts                                               (needed.py)
@@ -47,7 +47,7 @@ _LOOK = 30  # scrapes for the nearest one without a prompt in mid-prefill
 
 @dataclass(frozen=True, slots=True)
 class _RunPart:
-    """One stretch of one run of one server."""
+    """One span of one run of one server."""
 
     costs: WriteCost | None
     needed: Needed
@@ -142,7 +142,7 @@ def _server(one: ScrapeRange, now_s: float, detector: PreemptionDetector, fit: W
 
 
 def runs(server: ServerHistory, first: int, last: int) -> list[tuple[int, int]]:
-    """A stretch cut at the restarts in it; a run begins at the last scrape of the run before, with counters at 0."""
+    """A span cut at the restarts in it; a run begins at the last scrape of the run before, with counters at 0."""
     cuts = [scrape - 1 for scrape in server.restarts if first < scrape <= last]
     return list(zip([first, *cuts], [*cuts, last], strict=True))
 

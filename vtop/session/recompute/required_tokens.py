@@ -1,7 +1,7 @@
 """How many tokens must run through the model for the answers that were given: the least work, from counters alone.
 
 A prompt of P tokens with G tokens of output runs P + G - 1: the last prompt token gives the first of the output, and
-the last of the output is never run. So over a stretch
+the last of the output is never run. So over a span
 
     least = computed prompt tokens + generated - first tokens
     rows of logits = generated - accepted drafts          (and one for each prefill chunk that ends no prompt)
@@ -23,7 +23,7 @@ from vtop.session.history.server import ServerHistory
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """What a stretch's answers took."""
+    """What a span's answers took."""
 
     prompt: float  # computed
     first_tokens: float

@@ -1,7 +1,7 @@
 """Where the window's time went: decode, prefill, recompute, idle; and how much decode was stolen from each request.
 
     idle      = seconds without a request in the engine (history/busy.py)
-    decode    = steps x the time of a step that only decodes, stretch by stretch, of what is not idle
+    decode    = steps x the time of a step that only decodes, span by span, of what is not idle
     the rest  = prefill and recompute, divided by their tokens; decode too where there were neither
 
 A step that also prefills counts as one step of decoding, and what it took longer is in the rest. The time of a step
@@ -18,7 +18,7 @@ mean.
     undisturbed      = (their mean output - 1) x the mean time of a step
     stolen           = 1 - undisturbed / decode       by others' prefill and recompute, and by being preempted
 
-Scrapes further apart than FINE_S (history/server.py) do not tell: hardly any stretch between two of them only decoded,
+Scrapes further apart than FINE_S (history/server.py) do not tell: hardly any span between two of them only decoded,
 and what came and went between two is neither busy nor idle. Of one overload the parts differed by half.
 
 Steps are those that gave output (iteration_tokens' count); several API servers count one step several times.

@@ -60,7 +60,7 @@ class WriteCost:
 
 
 def write_cost_of(one: ScrapeRange, first: int, end: int, *, now_s: float, fit: WriteFit) -> WriteCost | None:
-    """Of the run of the server from scrape first to scrape end, as known on the stretch's last scrape."""
+    """Of the run of the server from scrape first to scrape end, as known on the span's last scrape."""
     server, last = one.server, one.last
     track = server.total(Quantity.WRITE_BYTES)
     written = track.grown(first, end) if track is not None else None

@@ -14,7 +14,7 @@ which makes a too large by b / (a x tokens of a chunk), a few in a million. a + 
 (two that agree are `sure`; a preemption that nobody has told of yet may look like decoding), a the median of what the
 second kind says then, weighted by its prompts; without the first kind both are fitted by least squares. Of each run of
 the server (between restarts) the first ENOUGH of either kind count, so that a later scrape changes nothing. Prompts
-that were aborted before their first token spoil single stretches, which a median bears.
+that were aborted before their first token spoil single spans, which a median bears.
 
 Source: vLLM v1/metrics/perf.py. Bytes, tokens.
 """

@@ -198,7 +198,7 @@ def _with_up(
 
 
 def about(servers: Sequence[FoundTarget], url: str) -> Note:
-    """What a recording of a Prometheus says of itself at its beginning."""
+    """What a recording of a Prometheus says about itself at its beginning."""
     intervals = sorted({server.interval_s for server in servers if server.interval_s is not None})
     every = f"a scrape every {' or '.join(f'{one:g} s' for one in intervals)}" if intervals else "one scrape"
     return Note(

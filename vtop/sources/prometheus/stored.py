@@ -1,4 +1,4 @@
-"""A session of what a Prometheus stored: who was scraped in a stretch of time, and the lines of its recording."""
+"""A session of what a Prometheus stored: who was scraped in a span of time, and the lines of its recording."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from vtop.sources.prometheus.who import FoundTarget, servers
 
 DEFAULT_PORT: Final = 9090
 _PAGES: Final = ("/graph", "/query", "/targets", "/alerts", "/api/v1", "/api/v1/query")  # what people copy
-_LATE_INTERVALS: Final = 2.5  # a first sample so much later than asked for is said
+_LATE_INTERVALS: Final = 2.5  # a first sample so much later than asked for is reported
 _UNKNOWN_INTERVAL_S: Final = 15.0
 
 
@@ -42,7 +42,7 @@ class HistoryQuery:
 
 
 class Stored:
-    """The servers of a stretch. Raises VtopError where there is none, or Prometheus cannot be asked."""
+    """The servers of a span. Raises VtopError where there is none, or Prometheus cannot be asked."""
 
     def __init__(self, api: PrometheusApi, asked: HistoryQuery, *, argv: Sequence[str] = ()) -> None:
         if not asked.begin_s < asked.end_s:

@@ -83,7 +83,7 @@ _Probes = dict[Labels, _Probe]
 def servers(
     api: PrometheusApi, match: Sequence[str], begin_s: float, end_s: float, by: Sequence[str] = ()
 ) -> tuple[list[FoundTarget], list[str]]:
-    """Whoever was scraped between two instants, and what there is to say of it.
+    """Whoever was scraped between two instants, and what there is to say about it.
 
     match: PromQL matchers, all of which hold. by: labels that alone tell servers apart, in place of the rule. Raises
     VtopError where there is none.

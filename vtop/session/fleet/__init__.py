@@ -1,0 +1,1 @@
+"""Many servers side by side: the table of them, and who differs from its peers."""
