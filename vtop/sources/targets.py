@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
+from vtop import small_file
 from vtop.errors import VtopError
 
-LIMIT_BYTES: Final = 8 << 20
 _EXPECTED: Final = 'expected file_sd as JSON, [{"targets": ["gpu7:8000"]}], or an address a line'
 
 
@@ -27,9 +27,7 @@ _groups = msgspec.json.Decoder(list[_Group])
 def urls_in(file: Path) -> list[str]:
     """The servers of a file, each once, as `address.target` takes them. Raises VtopError."""
     try:
-        if file.stat().st_size > LIMIT_BYTES:
-            raise VtopError(f"--targets {file}: larger than {LIMIT_BYTES >> 20} MiB, not read")
-        text = file.read_bytes().decode("utf-8-sig")
+        text = small_file.read_bytes(file).decode("utf-8-sig")
     except OSError as error:
         raise VtopError(f"--targets {file}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError:
