@@ -205,7 +205,7 @@ def _prefix(spec: str, block_size: int) -> tuple[Hashable, ...]:
     """The blocks that every prompt of a load has alike: those of `prefix=256`."""
     words = dict(word.partition("=")[::2] for word in spec.split())
     tokens = words.get("prefix", "0")
-    return tuple(("prefix", block) for block in range(int(tokens) // block_size)) if tokens.isdigit() else ()
+    return tuple(("prefix", block) for block in range(int(tokens) // block_size)) if tokens.isdecimal() else ()
 
 
 def _remarks(begin: Phase, done: list[Request], flags: Flags, keys: Sequence[Hashable]) -> tuple[str, ...]:
