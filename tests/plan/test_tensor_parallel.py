@@ -194,7 +194,7 @@ def test_the_causes_stand_in_order() -> None:
         "the physical path",
         "all-reduces of the same payload",
         "benchmark against trace",
-        "the products",
+        "the matmuls",
         "scheduling and queueing",
     ]
 
