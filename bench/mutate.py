@@ -37,6 +37,7 @@ from vtop.session.session import Session
 ROOT: Final = Path(__file__).resolve().parents[1]
 LONGEST_S: Final = 60  # that one case may take: a report may simulate for 20 s of them
 MOST_MEMORY_KB: Final = 1_500_000
+FAMILIES: Final = 8  # of a shortened page
 ODD: Final = (
     *(b"NaN", b"+Inf", b"-Inf", b"1e308", b"-1e308", b"1e-320", b"-0", b"9" * 30, b"9" * 5000, b"1_0", b"0x1", b"1e17"),
     *(b"", b"\x00", b"\x1b]0;x\x07", b"\xe2\x80\xae", b"\xff\xfe", b"\xed\xa0\x80", b"\r\n", b"\n", b"\n\n", b"-1"),
@@ -79,12 +80,22 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
     return data[: 4 << 20]
 
 
+def shortened(page: bytes, rng: random.Random) -> bytes:
+    """A page with some of its families, each whole and in its place: as odd as all of it, and read in a tenth of the
+    time."""
+    families = page.split(b"# HELP ")
+    chosen = sorted(rng.sample(range(1, len(families)), min(FAMILIES, len(families) - 1)))
+    return b"# HELP ".join([families[0], *(families[at] for at in chosen)])
+
+
 def scrapes(rng: random.Random) -> Iterator[bytes]:
-    """A server's scrapes, folded into lines, written, read and shown."""
+    """A server's scrapes, folded into lines, written, read and shown: of 20 servers one with the page whole."""
     pages = [path.read_bytes() for path in sorted((ROOT / "tests" / "scrapes").glob("*.txt"))]
     start = Start(format=FORMAT, vtop="0", unix_s=1.7e9, servers=(Target(url="http://a"),), interval_s=1.0)
     while True:
         session, folder, page = Session(start), Folder(series_names), rng.choice(pages)
+        if rng.random() < 0.95:
+            page = shortened(page, rng)
         seconds = count(1)
         live = LiveRecording(start, seconds.__next__)
         for second in range(20):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from typing import Any
+
+import msgspec
 import pytest
 
 from tests.session.made import Log, Server
@@ -84,3 +88,37 @@ def test_a_curve_of_few_values_has_each_of_them_once() -> None:
     spread.add_all_us((30, 10, 10, 20))
     assert spread.curve(1 << 60) == [(1e-5, 0.5), (2e-5, 0.75), (3e-5, 1.0)]
     assert ExactHistogram().curve(200) == []
+
+
+def test_whatever_stands_in_a_request_comes_back() -> None:
+    """Each field set, each alone, and with numbers that no array of machine numbers takes."""
+    floats = ("t", "due_s", "admitted_s", "sent_s", "connect_s", "headers_s", "first_s", "answer_s", "last_s", "end_s")
+    counts = ("asked_prompt_tokens", "asked_output_tokens", "prompt_tokens", "cached_tokens", "output_tokens", "chunks")
+    made: dict[str, Any] = {name: place + 0.1 for place, name in enumerate(floats)}
+    made |= {name: place for place, name in enumerate((*counts, "id", "phase", "first_tokens", "status", "host"))}
+    made |= {"warmup": True, "tokens_from": "ids", "error": "timeout", "detail": "late", "finish": "stop"}
+    made |= {"gaps_us": (1, 70_000), "gap_tokens": (3, 1), "timings": {"queue_time_ms": 0.1, "more": [1, None]}}
+    assert set(made) == set(Request.__struct_fields__)
+    requests = [Request(**made)]
+    requests += [Request(**({"id": 1, "phase": 0} | {name: value})) for name, value in made.items()]
+    requests += [Request(**{**made, "output_tokens": number}) for number in (0, -5, (1 << 31) - 1, -(1 << 31), 1 << 70)]
+    requests.append(Request(**{**made, "timings": {"a": 1 << 70}}))
+    kept = Ended()
+    for request in requests:
+        kept.append(request)
+    assert list(kept) == requests
+    assert [one.output_tokens for one in kept.outputs(len(kept))] == [one.output_tokens for one in requests]
+    assert kept.bare_one(0) == msgspec.structs.replace(requests[0], gaps_us=())
+
+
+def test_a_request_of_twenty_tokens_takes_160_bytes_or_less() -> None:
+    kept = Ended()
+    gaps = tuple(range(20_000, 20_019))
+    tracemalloc.start()
+    try:
+        for number in range(10_000):
+            at_s = number / 7
+            kept.append(Request(id=number, phase=0, due_s=at_s, sent_s=at_s, end_s=at_s + 1, gaps_us=gaps))
+        assert tracemalloc.get_traced_memory()[0] < 1_600_000
+    finally:
+        tracemalloc.stop()

@@ -560,10 +560,22 @@ class Session:
         if not view.whole:
             scrapes = scrapes.after(self.load.changed_s(frame.now_s))
         found = pressures(scrapes, self.servers, *tokens, self.load, whole=view.whole, max_num_seqs=max_num_seqs)
+        again = self._recompute_ratio(Window((found[0][1],)), frame) if found and found[0][0].preemptions else None
         return [
-            replace(at, power=energy.held_down(Window((one,)), self.gpus, frame.now_s) if frame.gpus.local else None)
+            replace(
+                at,
+                power=energy.held_down(Window((one,)), self.gpus, frame.now_s) if frame.gpus.local else None,
+                recompute_time_ratio=again,
+            )
             for at, one in found
         ]
+
+    def _recompute_ratio(self, scrapes: Window, frame: Frame) -> float | None:
+        """What recomputing took of the time in which the engine worked, over the scrapes of a pressure."""
+        tokens = recompute.recompute(scrapes, frame.now_s, self._detectors, self._fits).tokens
+        step_s = _own_step_s(frame.load, scrapes)
+        clock = wall_clock.wallclock(scrapes, self._decode_steps, recomputed_tokens=tokens, own_step_s=step_s)
+        return recompute.time_ratio(clock)
 
     def _load(self, now_s: float) -> LoadPart | None:
         """vtop's own load, with what the server's prefix cache gave during its phase."""

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -48,7 +48,7 @@ class Answered:
         self.ended_s = array("d")  # the latest end so far, so that it never goes back
         self._ttft = array("d", [0.0])  # sums over the requests before each place
         self._ttfts = array("L", [0])
-        self._timed = array("L", [0])
+        self._timed = array("L")  # the places of those whose answers carry timings, and sums over these
         self._timed_client = array("d", [0.0])
         self._timed_queue = array("d", [0.0])
         self._timed_prefill = array("d", [0.0])
@@ -59,10 +59,8 @@ class Answered:
             return
         self.t.append(t)
         self.ended_s.append(max(end_s, self.ended_s[-1]) if self.ended_s else end_s)
-        for seconds in (self._ttft, self._timed_client, self._timed_queue, self._timed_prefill):
-            seconds.append(seconds[-1])
-        for count in (self._ttfts, self._timed):
-            count.append(count[-1])
+        self._ttft.append(self._ttft[-1])
+        self._ttfts.append(self._ttfts[-1])
         if request.first_s is None or request.sent_s is None:
             return
         ttft_s = request.first_s - request.sent_s
@@ -70,21 +68,22 @@ class Answered:
         self._ttfts[-1] += 1
         timings = timings_of(request.timings)
         if timings.queue_s is not None and timings.prefill_s is not None:
-            self._timed[-1] += 1
-            self._timed_client[-1] += ttft_s
-            self._timed_queue[-1] += timings.queue_s
-            self._timed_prefill[-1] += timings.prefill_s
+            self._timed.append(len(self.t) - 1)
+            self._timed_client.append(self._timed_client[-1] + ttft_s)
+            self._timed_queue.append(self._timed_queue[-1] + timings.queue_s)
+            self._timed_prefill.append(self._timed_prefill[-1] + timings.prefill_s)
 
     def sums(self, first: int, last: int) -> Sums:
         """Over the requests from place first up to, not including, last."""
+        begin, end = bisect_left(self._timed, first), bisect_left(self._timed, last)
         return Sums(
             n=last - first,
             ttfts=self._ttfts[last] - self._ttfts[first],
             ttft_s=self._ttft[last] - self._ttft[first],
-            timed=self._timed[last] - self._timed[first],
-            timed_client_s=self._timed_client[last] - self._timed_client[first],
-            timed_queue_s=self._timed_queue[last] - self._timed_queue[first],
-            timed_prefill_s=self._timed_prefill[last] - self._timed_prefill[first],
+            timed=end - begin,
+            timed_client_s=self._timed_client[end] - self._timed_client[begin],
+            timed_queue_s=self._timed_queue[end] - self._timed_queue[begin],
+            timed_prefill_s=self._timed_prefill[end] - self._timed_prefill[begin],
         )
 
     def within(self, one: ScrapeRange, finished: float, now_s: float) -> Sums:

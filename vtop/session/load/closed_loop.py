@@ -9,11 +9,12 @@ no more were sent.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from vtop.recording import Request
+from vtop.session.load.compact_requests import Output
 
 LEAST = 3  # rounds
 
@@ -28,7 +29,7 @@ class Round:
     output_tokens: int
 
 
-def rounds(ended: Sequence[Request], concurrency: int) -> tuple[Round, ...]:
+def rounds(ended: Iterable[Request | Output], concurrency: int) -> tuple[Round, ...]:
     """Of all requests of a phase that was sent as many each time as were in flight; none where they are too few."""
     known = sorted((one.end_s, one.output_tokens or 0) for one in ended if one.end_s is not None)
     edges = range((concurrency - 1) // 2, len(known) - concurrency, concurrency)

@@ -74,7 +74,6 @@ class LoadHistory:
                 self._answer(request.t, self._server, request)
             return
         if request.end_s is not None:
-            phase.end_t.append(request.t)
             begun = phase.open.pop(request.id, None)
             phase.ended_sent_t.append(begun.sent.t if begun is not None else request.t)
             phase.ended_first_t.append(begun.first_t if begun is not None else math.nan)

@@ -13,7 +13,7 @@ from vtop.session.frame.vocabulary import OutputOver
 from vtop.session.load.closed_loop import Round, requests_per_s, rounds, tokens_per_s
 from vtop.session.load.compact_requests import Ended
 from vtop.session.load.request_stats import RequestStats
-from vtop.session.load.throughput import whole_ended_per_s, whole_output_per_s, whole_span
+from vtop.session.load.throughput import Whole, whole_of, whole_of_answered
 
 EARLY_S = 1.0  # before a phase began: a request of it that was sent so early came from before the recording
 
@@ -24,6 +24,14 @@ class OpenRequest(NamedTuple):
     sent: Request  # the line that says so
     first_s: float | None = None
     first_t: float = math.nan  # of the line that says so
+
+
+class Wholes(NamedTuple):
+    """What the requests that ended come to over all of them."""
+
+    answered: Whole  # those that succeeded, the warm-up among them
+    measured: Whole  # all without the warm-up
+    measured_answered: Whole
 
 
 @dataclass(slots=True)
@@ -38,13 +46,18 @@ class LoadPhase:
     late_us: array[int] = field(default_factory=lambda: array("q"))
     sent_host: array[int] = field(default_factory=lambda: array("i"))  # -1: vtop's own machine
     first_t: array[float] = field(default_factory=lambda: array("d"))
-    end_t: array[float] = field(default_factory=lambda: array("d"))
     ended: Ended = field(default_factory=Ended)
     ended_sent_t: array[float] = field(default_factory=lambda: array("d"))  # of those that ended: of their first line
     ended_first_t: array[float] = field(default_factory=lambda: array("d"))  # of that of their first token, or NaN
     open: dict[int, OpenRequest] = field(default_factory=dict)  # by id
     _seen: RequestStats = field(default_factory=RequestStats)  # up to the latest instant asked about
     _rounds: tuple[int, tuple[Round, ...]] = (0, ())  # of so many requests that ended
+    _wholes: tuple[int, Wholes] | None = None  # likewise
+
+    @property
+    def end_t(self) -> array[float]:
+        """When the line of each was written that ended."""
+        return self.ended.t
 
     def steady(self, end: Load) -> tuple[float, float]:
         """From the end of the warm-up to the last request being sent: what comes after is the draining."""
@@ -58,7 +71,7 @@ class LoadPhase:
         if concurrency is None or target is not self.begin or self.cut_off:
             return ()
         if self._rounds[0] != ended:
-            self._rounds = ended, rounds(self.ended.bare(ended), concurrency)
+            self._rounds = ended, rounds(self.ended.outputs(ended), concurrency)
         return self._rounds[1]
 
     def output_per_s(self, now_s: float) -> float | None:
@@ -70,7 +83,7 @@ class LoadPhase:
         if over == "rounds":
             return tokens_per_s(self.rounds(now_s))
         if over == "all":
-            return whole_output_per_s(self._measured(now_s))
+            return self._whole(now_s).measured_answered.output_per_s
         return self.seen(now_s).tokens_in.per_s(*self.steady(end))
 
     def output_over(self, now_s: float) -> OutputOver | None:
@@ -90,21 +103,29 @@ class LoadPhase:
         """Whether its beginning is not on record, as in a span cut out of a recording: requests were sent before."""
         return bool(self.sent_s) and self.sent_s[0] < self.begin.t - EARLY_S
 
-    def _measured(self, now_s: float) -> list[Request]:
-        """The requests that ended, without the warm-up."""
-        return [one for one in self.ended.bare(bisect_right(self.end_t, now_s)) if not one.warmup]
+    def _whole(self, now_s: float) -> Wholes:
+        ended = bisect_right(self.end_t, now_s)
+        if self._wholes is None or self._wholes[0] != ended:
+            outputs = self.ended.outputs
+            wholes = Wholes(
+                whole_of_answered(outputs(ended)),
+                whole_of(one for one in outputs(ended) if not one.warmup),
+                whole_of_answered(one for one in outputs(ended) if not one.warmup),
+            )
+            self._wholes = ended, wholes
+        return self._wholes[1]
 
     def whole_output_per_s(self, now_s: float) -> float | None:
         """Tokens a second over all of it (throughput.py). None while it runs."""
         if self.state(now_s)[1] is None or self.cut_off:
             return None
-        return whole_output_per_s(self.ended.bare(bisect_right(self.end_t, now_s)))
+        return self._whole(now_s).answered.output_per_s
 
     def whole_ended_per_s(self, now_s: float) -> float | None:
         """Requests that succeeded a second, over the same. None while it runs."""
         if self.state(now_s)[1] is None or self.cut_off:
             return None
-        return whole_ended_per_s(self.ended.bare(bisect_right(self.end_t, now_s)))
+        return self._whole(now_s).answered.ended_per_s
 
     def ended_per_s(self, now_s: float) -> float | None:
         """Requests that ended a second, over the same span."""
@@ -115,9 +136,7 @@ class LoadPhase:
         if over == "rounds":
             return requests_per_s(self.rounds(now_s))
         if over == "all":
-            measured = self._measured(now_s)
-            span = whole_span(measured)
-            return len(measured) / (span[1] - span[0]) if span is not None and span[1] > span[0] else None
+            return self._whole(now_s).measured.ended_per_s
         begin_s, end_s = self.steady(end)
         return self.ended_between(begin_s, end_s) / (end_s - begin_s) if end_s - begin_s >= 1.0 else None
 

@@ -25,7 +25,7 @@ def waterfall(phase: LoadPhase | None, now_s: float, window_s: float) -> Waterfa
         return Waterfall()
     ended = bisect_right(phase.end_t, now_s)
     first = max(bisect_right(phase.end_t, now_s - window_s), ended - LATEST)
-    over = [_over(one) for one in phase.ended.bare(ended)[first:] if one.sent_s is not None]
+    over = [_over(one) for one in phase.ended.bare(ended, first) if one.sent_s is not None]
     begun = sorted(_open(phase, now_s, ended), key=lambda one: (one.first_s is not None, one.sent_s))
     return Waterfall(
         rows=(*begun[:SHOWN], *heapq.nlargest(SHOWN, over, key=lambda one: one.took_s)),
