@@ -25,7 +25,7 @@ from pseudo_terminal import Program  # noqa: E402
 from tests.command_lines import furnish, printed, words_of  # noqa: E402
 
 VTOP = [sys.executable, "-m", "vtop"]
-ENDLESS = ("record", "sweep", "load", "simulate", "capacity")  # these are broken off
+ENDLESS = ("record", "sweep", "load", "simulate", "capacity", "web")  # these are broken off
 BROKEN_OFF_S = 8.0
 CODES = {0: "done", 1: "done, exit code 1"}
 
@@ -69,6 +69,8 @@ def as_a_program(words: list[str], folder: Path, limit_s: float, *, broken_off: 
                 return f"begun, broken off after {BROKEN_OFF_S:.0f} s"
             return f"not run to its end: longer than {limit_s:.0f} s"
     said = err.decode(errors="replace").strip().splitlines()
+    if process.returncode == 2 and "pip install 'vtop[" in "".join(said[-1:]):
+        return "not run: its extra is not installed here"
     if process.returncode not in CODES or "Traceback" in err.decode(errors="replace"):
         return f"FAILED with {process.returncode}: {said[-1:]}"
     return f"{CODES[process.returncode]} in {time.monotonic() - began_s:.1f} s"

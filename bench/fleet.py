@@ -29,8 +29,8 @@ KEYS = {
     "down": b"\x1b[B", "up": b"\x1b[A", "page down": b"\x1b[6~", "page up": b"\x1b[5~",
 }  # fmt: skip
 ROUND = (
-    "down", "down", "page down", "up", "page up", "space", "space", "o", "o", "o", "o", "o", "o", "o", "+", "-", "b",
-    "b", "?", "esc", "down", "up",
+    "down", "down", "down", "page down", "up", "up", "page up", "space", "space", "down", "down", "o", "down", "up",
+    "+", "-", "down", "b", "down", "b", "?", "esc",
 )  # fmt: skip
 SETTLE_S = 20.0
 ROW_S = 10.0

@@ -30,7 +30,7 @@ def measure(workers: int, args: argparse.Namespace) -> None:
     if args.ray is not None:
         from vtop.load.workers.ray_cluster import RayCluster
 
-        hosts = RayCluster(args.ray, url)
+        hosts = RayCluster(args.ray, url, print)
     spec = f"c={args.streams} for={args.seconds}s in=8 out={args.tokens} workers={workers}"
     found = run(url, spec, hosts)
     _, said = process.communicate("")

@@ -81,9 +81,14 @@ def test_a_gpu_whose_processes_are_not_known_counts_nowhere_where_another_serves
 
 
 def test_a_timing_below_zero_is_not_known_anywhere() -> None:
-    said = {"queue_time_ms": -4.0, "time_to_first_token_ms": 30.0, "mean_itl_ms": float("nan")}
+    said = {
+        "queue_time_ms": -4.0,
+        "time_to_first_token_ms": 30.0,
+        "mean_itl_ms": float("nan"),
+        "generation_time_ms": 10**400,
+    }
     found = timings_of(said)
-    assert (found.queue_s, found.prefill_s, found.itl_mean_s) == (None, 0.03, None)
+    assert (found.queue_s, found.prefill_s, found.itl_mean_s, found.decode_s) == (None, 0.03, None, None)
     assert ran(each(6, timings=said)).frame().own_ttft.timed == 0  # type: ignore[union-attr]
     assert {"server_queue_s", "server_prefill_s"} <= {column.name for column in REQUESTS.columns}
 

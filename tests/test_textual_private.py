@@ -12,6 +12,7 @@ from textwrap import dedent
 import pytest
 from textual.dom import DOMNode
 
+from vtop import faults
 from vtop.ui import textual_private
 from vtop.ui.app import VtopApp
 from vtop.ui.board import Board
@@ -125,3 +126,15 @@ def test_textual_is_held_to_one_minor_version() -> None:
     lowest, _, below = declared.removeprefix("textual>=").partition(",<")
     major, minor = (int(part) for part in lowest.split(".")[:2])
     assert below == f"{major}.{minor + 1}"
+
+
+def test_a_fault_that_ends_the_screen_leaves_no_traceback_on_the_terminal() -> None:
+    app = textual_private.OneLineApp()
+    try:
+        raise RuntimeError("with a key in it")
+    except RuntimeError:
+        app._fatal_error()
+    assert not app._exit_renderables
+    (said,) = faults.told
+    faults.told.clear()
+    assert said.startswith("vtop itself failed at the screen, which ended (RuntimeError in test_textual_private.py:")

@@ -34,7 +34,7 @@ def test_two_recordings_by_name_come_as_text() -> None:
     result = compared("overload", "overload_loaded")
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith("vtop compare: A overload against B overload_loaded\n")
-    assert "Paired by order" in result.stdout
+    assert "Paired by likeness" in result.stdout
 
 
 def test_seven_files_are_one_run_and_two_devices_reproduce_itl_to_2_percent() -> None:

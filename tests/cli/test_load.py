@@ -199,6 +199,7 @@ def test_the_scrape_after_each_phase_is_waited_for_and_not_only_after_the_first(
         ("--with", "nn=4"),
         ("--with", "dataset=none.jsonl"),
         ("--header", "X: \x01"),
+        ("--ray", "127.0.0.1:1"),
     ],
 )
 def test_no_file_is_made_of_a_sweep_that_cannot_be(
@@ -209,7 +210,7 @@ def test_no_file_is_made_of_a_sweep_that_cannot_be(
     assert os.listdir() == []
 
 
-@pytest.mark.parametrize("words", [("--slo", "ttft=fast"), ("--load", "trace=none.jsonl")])
+@pytest.mark.parametrize("words", [("--slo", "ttft=fast"), ("--load", "trace=none.jsonl"), ("--ray", "here")])
 def test_no_file_is_made_of_a_screen_with_a_load_that_cannot_be(
     words: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

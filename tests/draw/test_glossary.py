@@ -167,7 +167,8 @@ def test_rows_that_name_no_plain_number_are_few_and_known() -> None:
     rest = {number.field for number in ON} - {number.field for number in NUMBERED}
     flags = {"servers.started.max_num_seqs", "servers.started.max_num_batched_tokens"}
     few = {"requests.answers_each", "prefix_cache.external_ratio", "ttft.decode_first_token_s"}  # deployments
-    assert rest <= {*flags, *few, "queueing.trend", "gpus.serving", "servers.load"}
+    fleet = {"fleet.rows", "fleet.totals", "fleet.unlike", "fleet.strip_cell_s"}  # the table of servers
+    assert rest <= {*flags, *few, *fleet, "queueing.trend", "gpus.serving", "servers.load"}
 
 
 def test_what_is_not_on_the_screen_changes_no_panel() -> None:

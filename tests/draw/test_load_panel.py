@@ -9,7 +9,7 @@ import pytest
 from tests.draw import frames, loads
 from vtop.draw import theme as looks
 from vtop.draw.panels.load import load
-from vtop.session.frame.load import LoadPart
+from vtop.session.frame.load import LoadHostPart, LoadPart
 
 LOOK = looks.load("dark")
 
@@ -74,3 +74,15 @@ def test_a_failed_request_is_longer_than_everything_and_the_panel_says_so() -> N
 def test_a_rate_asked_for_has_no_digits_that_say_nothing(rate_per_s: float, said: str) -> None:
     part = loads.load(shape="open", state="running", rate_per_s=rate_per_s, sent_per_s=23.7, left_s=9.0)
     assert said in drawn(part)[0]
+
+
+def test_the_hosts_of_a_load_are_named_beside_how_its_client_does() -> None:
+    left = LoadHostPart(
+        host=0, name="gpu7", workers=2, offset_s=0.5, offset_error_s=0.001, drift_s=None, drift_error_s=None, sent=9,
+        late_p50_s=0.001, late_p99_s=0.002, lost=0,
+    )  # fmt: skip
+    well = {"limited": None, "late_p99_s": 0.002}
+    assert any("2 workers on gpu7" in line for line in drawn(loads.load(hosts=(left,), **well)))
+    right = replace(left, host=1, name="gpu8", workers=1)
+    assert any("3 workers on 2 hosts" in line for line in drawn(loads.load(hosts=(left, right), **well)))
+    assert not any("workers on" in line for line in drawn(loads.load(**well)))

@@ -134,6 +134,17 @@ def test_requests_of_an_open_loop_came_between_the_scrapes_that_saw_their_number
     ]  # fmt: skip
 
 
+def test_an_open_loop_begins_and_ends_where_its_rate_puts_its_first_and_last_requests(tmp_path: Path) -> None:
+    server = Scraped()
+    running = (0, 4, 14, 9, 15, 6, 12, 4, 11, 7, 0, 0)
+    server.then(0, 0)
+    for before, now, came in zip(running, running[1:], (4, *[20] * 8, 5, 0), strict=False):
+        server.then(before + came - now, now)
+    asks = server.run(tmp_path).load.asks  # 20 a second for 8 s: the first 4 came in 0.2 s, the last 5 in 0.25 s
+    at_s = (asks[0].due_s, asks[0].until_s, asks[-1].due_s, asks[-1].until_s)
+    assert at_s == pytest.approx((0, 0.2, 8.2, 8.45))
+
+
 def test_when_within_a_scrape_is_another_chance_for_every_seed() -> None:
     load = ReplayLoad(tuple(Ask(100, 20, 1.0, until_s=2.0) for _ in range(200)))
     seen = []

@@ -37,7 +37,7 @@ def append(event):
             begun.add(event.id)
             if len(begun) == 40:
                 print("pids", *controller.pids, flush=True)
-hosts = RayCluster(address, url)
+hosts = RayCluster(address, url, print)
 clock = lambda: round(time.monotonic() - origin_s, 6)
 controller = Controller(phases((spec,)), Endpoint(url), append, clock, origin_s, hosts=hosts)
 controller.start()

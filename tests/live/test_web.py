@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -95,3 +97,33 @@ async def test_with_a_token_a_page_that_brings_it_gets_a_screen_and_no_other_doe
             known = {"Cookie": cookie.partition(";")[0]}
             assert "quit" in await opened(session, root, headers=known)
         assert await gone(process.pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+async def test_what_no_page_says_harms_no_screen_and_all_end_with_vtop_web(number: int, aiohttp: Any) -> None:
+    with browser.served(*REPLAY) as (address, process):
+        async with aiohttp.ClientSession() as session:
+            for said in ("{", "[" * 100_000):
+                async with session.ws_connect(f"{address}ws") as line:
+                    await line.send_str(said)
+                    while (await line.receive(timeout=WITHIN_S)).type == aiohttp.WSMsgType.BINARY:
+                        pass
+                    assert line.closed
+            assert await gone(process.pid)
+            lines = [await session.ws_connect(f"{address}ws") for _ in range(8)]
+            with pytest.raises(aiohttp.WSServerHandshakeError, match="503"):
+                await session.ws_connect(f"{address}ws")
+            for said in ('["stdin", 5]', '["stdin", "\\ud800"]', '["resize", {"width": 1e9}]', '["resize", 4]', "5"):
+                await lines[0].send_str(said)
+            await lines[0].send_json(["ping", "still there"])
+            while (heard := await lines[0].receive(timeout=WITHIN_S)).type == aiohttp.WSMsgType.BINARY:
+                pass
+            assert heard.json() == ["pong", "still there"]
+            screens = browser.children(process.pid)
+            assert len(screens) == 8
+            began_s = time.monotonic()
+            process.send_signal(number)
+            await asyncio.to_thread(process.wait, WITHIN_S)
+            while any(Path(f"/proc/{pid}").exists() for pid in screens):
+                assert time.monotonic() - began_s < WITHIN_S
+                await asyncio.sleep(0.05)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
+from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vtop.metrics.exposition import Parser
 from vtop.metrics.page import FULL_EVERY_S, Folder, NotMetrics
-from vtop.recording import HistogramCounts, Scrape, decode, encode
+from vtop.recording import HistogramCounts, Scrape, bounds, decode, encode
 from vtop.server_kinds.registry import series_names
 from vtop.server_kinds.vllm.series import SERIES
 
@@ -60,6 +62,44 @@ def test_no_line_holds_a_label_that_vtop_does_not_know(path: Path) -> None:
     for series in [*scrape.values, *scrape.hists]:
         for label, _ in Parser().parse(series + " 0").samples[0][0].labels:
             assert label in SERIES.kept_labels
+
+
+def versions(text: str) -> list[str]:
+    """A page, and what it may be a second later."""
+    changed = re.sub(r"(?m)^(vllm:num_requests_running\{[^}]*\}|vllm:prompt_tokens_total\{[^}]*\}) \S+$", r"\1 7", text)
+    lines = text.split("\n")
+    return [
+        text,
+        changed,
+        text.replace("_total{", "_total2{", 1),  # another series
+        "\n".join([*lines[:-1], "new_line 1", ""]),
+        "\n".join(lines[1:]),
+        re.sub(r"(?m)^(vllm:num_requests_running\{[^}]*\}) \S+$", r"\1 NaN", text),
+        re.sub(r"(?m)^(vllm:num_requests_running\{[^}]*\}) \S+$", r"\1 1_000", text),
+        re.sub(r"(?m)^(vllm:num_requests_running\{[^}]*\}) \S+$", r"\1 3 1700000000", text),
+        re.sub(r"(?m)^(vllm:num_requests_running\{[^}]*\}) \S+$", r"\1", text),
+        "<html>",
+        re.sub(r"(?m) \d+\.\d+$", " 1.0", text),  # every counter fell
+        "\ufeff" + text,
+        text,
+    ]
+
+
+@pytest.mark.parametrize("path", PAGES[::3], ids=lambda path: path.stem)
+def test_a_page_of_which_only_the_changed_lines_are_read_gives_the_line_that_all_of_it_gives(path: Path) -> None:
+    quick, whole = Folder(series_names), Folder(series_names)
+    pages = versions(path.read_text(encoding="utf-8"))
+    for turn, at in enumerate(Random(5).choices(range(len(pages)), k=40)):
+        found: list[Scrape | str] = []
+        for folder in (quick, whole):
+            if folder is whole:
+                folder._page = None  # it reads all of each
+            try:
+                scrape = folder.scrape(pages[at], server=0, at_s=float(turn), took_s=0.0, bytes=0, health=None)
+                found.append(scrape)
+            except NotMetrics as error:
+                found.append(str(error))
+        assert found[0] == found[1], (turn, at)
 
 
 UNKNOWN_LABEL = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,12}", fullmatch=True).filter(
@@ -217,6 +257,17 @@ def test_numbers_that_are_none_and_counts_that_are_absurd_are_written_as_strict_
     e2e = scrape.hists["vllm:e2e_request_latency_seconds"]
     assert (e2e.sum, e2e.n[:2]) == (None, (3, 0))
     assert scrape.hists["vllm:request_queue_time_seconds"].n == (5, 0)
+
+
+@pytest.mark.parametrize("number", ["NaN", "+Inf", "-Inf", "1e308", "-1e308", "1e19", "-1e19", "-3"])
+def test_whatever_number_stands_on_a_page_its_line_can_be_read_again(number: str) -> None:
+    e2e = "vllm:e2e_request_latency_seconds"
+    scrape = line(
+        f'vllm:num_requests_running {number}\n{e2e}_bucket{{le="1.0"}} {number}\n{e2e}_bucket{{le="1e300"}} 1\n'
+        f'{e2e}_bucket{{le="+Inf"}} {number}\n{e2e}_sum {number}\n{e2e}_count {number}\n'
+    )
+    assert bounds.wrong(msgspec.structs.replace(scrape, t=1.0)) is None
+    assert scrape.values == {"vllm:num_requests_running": -3.0 if number == "-3" else None}
 
 
 def test_created_series_and_foreign_families_are_not_recorded() -> None:

@@ -135,6 +135,13 @@ def test_a_client_that_was_late_by_more_than_a_bound_can_bear_is_no_evidence() -
     ]
 
 
+def test_a_run_that_lost_a_worker_is_no_evidence() -> None:
+    one = made((4.0, 101, lambda k: {"error": "worker_lost", "detail": "gpu8 is gone"} if k % 4 == 3 else quick(k)))
+    found = one.found().search
+    assert found.results == {}
+    assert found.refused[0].why_not == "the client was the limit: 5 failed here: gpu8 is gone"
+
+
 def test_the_backlog_is_counted_at_the_quarters() -> None:
     growing: Answers = lambda k: {"first_s": 0.1 + 0.2 * k, "last_s": 0.2 + 0.2 * k}  # noqa: E731
     (rate,) = made((4.0, 101, growing)).found().search.rates()

@@ -14,7 +14,20 @@ import zstandard
 
 from tests.recording.test_recording import START, notes, read, texts
 from vtop.errors import VtopError
-from vtop.recording import Event, FileRecording, Gpu, Host, Load, LoadHost, Mark, Outage, Request, Scrape, encode
+from vtop.recording import (
+    Event,
+    FileRecording,
+    Gpu,
+    Host,
+    Identity,
+    Load,
+    LoadHost,
+    Mark,
+    Outage,
+    Request,
+    Scrape,
+    encode,
+)
 from vtop.session.session import Session
 
 GOOD = (Mark(t=1.0, text="before"), Mark(t=3.0, text="after"), Mark(t=4.0, text="last"))
@@ -55,6 +68,10 @@ SENDER = LoadHost(t=2.0, host=0, name="gpu7", at_s=1.0, workers=(0,), offset_s=5
         changed(SCRAPE, hists={"h": {"sum": 1.0, "count": 1e300, "n": [1]}}),
         changed(SCRAPE, hists={"h": {"sum": 1.0, "count": 1, "n": [10**30]}}),
         changed(SCRAPE, hists={"h": {"sum": 1.0, "count": -1, "n": [-1]}}),
+        changed(SCRAPE, values={"vllm:num_requests_running": 1e308}),
+        changed(SCRAPE, values={"vllm:num_requests_running": -1e19, "vllm:num_requests_waiting": None}),
+        changed(SCRAPE, hists={"h": {"sum": -1e308, "count": 1, "n": [1]}}),
+        changed(SCRAPE, full=True, le={"h": [0.5, 1e300]}),
         changed(SCRAPE, full=True, le={"h": [0.5, 2.0, 1.0]}),
         changed(SCRAPE, full=True, le={"h": [0.5, 0.5]}),
         *(changed(REQUEST, **{stamp: 1e306}) for stamp in ("due_s", "sent_s", "first_s", "last_s", "end_s")),
@@ -66,10 +83,15 @@ SENDER = LoadHost(t=2.0, host=0, name="gpu7", at_s=1.0, workers=(0,), offset_s=5
         changed(REQUEST, gap_tokens=[-1]),
         changed(Outage(t=2.0, server=0, at_s=1.0, took_s=0.0, reason="reset"), at_s=1e17),
         changed(Gpu(t=2.0, at_s=1.0, took_s=0.0, gpus=()), at_s=-1e17),
+        changed(Gpu(t=2.0, at_s=1.0, took_s=0.0, gpus=()), gpus=[{"index": 0, "power_w": 1e308}]),
         changed(Host(t=2.0, at_s=1.0), at_s=1e17),
         changed(SENDER, offset_s=1e17),
         changed(SENDER, rtt_s=-1.0),
         changed(SENDER, host=-1),
+        changed(Host(t=2.0, at_s=1.0), cpu_ratio=1e200),
+        changed(Identity(t=2.0, server=0), max_model_len=10**30),
+        changed(Identity(t=2.0, server=0), shape={"num_hidden_layers": 10**300}),
+        changed(REQUEST, connect_s=1e308),
         changed(Load(t=2.0, phase=0, state="begin", spec="c=1", shape="closed"), phase=-1),
         changed(Load(t=2.0, phase=0, state="begin", spec="c=1", shape="closed"), for_s=1e300),
         b'{"type":"later","t":2,"deep":' + b"[" * 200_000 + b"]" * 200_000 + b"}",

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.session.fleets import Replica, events, start
 from tests.session.made import RECORDINGS, Log, Server, device, fold, read
 from vtop.recording import (
     AnyEvent,
@@ -26,10 +27,12 @@ from vtop.recording import (
     Request,
     Scrape,
     Start,
+    TargetChange,
     Unknown,
     decode,
     encode,
 )
+from vtop.recording.check import RecordingCheck
 from vtop.recording.cut import cut
 from vtop.recording.vocabulary import LoadState
 from vtop.session.frame.frame import Frame, View
@@ -340,3 +343,25 @@ def test_a_scrape_that_was_never_whole_does_not_pretend_to_be() -> None:
     _, lines = cut_of(log_of(part, Mark(t=6.0)), 5.0, 7.0)
     (scrape,) = [line for line in lines if isinstance(line, Scrape)]
     assert not scrape.full
+
+
+def test_a_server_that_came_later_is_still_watched_in_a_cut_after_that() -> None:
+    fleet = [Replica(), Replica(), Replica(waiting=5.0)]
+    begin, lines = start(fleet[:2]), events(fleet, 30)
+    there = TargetChange(t=10.0, server=2, target=start(fleet).servers[2])
+    told: list[AnyEvent] = sorted([*lines, there], key=lambda event: event.t)
+    cut_begin, cut_lines = cut_of((begin, told), 15.0, 25.0)
+    frame = fold(cut_begin, cut_lines).frame(9.0, View(window_s=5.0))
+    assert [server.url for server in frame.servers] == ["http://r0:8000", "http://r1:8000", "http://r2:8000"]
+    assert frame.requests.waiting.now == 5.0
+
+
+def test_check_counts_the_scrapes_of_a_server_that_came_later() -> None:
+    fleet = [Replica(), Replica()]
+    check = RecordingCheck(start(fleet[:1]))
+    check.take(TargetChange(t=0.0, server=1, target=start(fleet).servers[1]))
+    for event in events(fleet, 5):
+        check.take(event)
+    found = check.contents()
+    assert [server.scrapes for server in found.servers] == [5, 5]
+    assert not any("no line before it names" in problem for problem in found.problems)

@@ -22,6 +22,7 @@ from vtop.recording import (
     End,
     Event,
     FileRecording,
+    Host,
     Identity,
     LiveRecording,
     Mark,
@@ -200,6 +201,25 @@ def test_what_waits_at_the_end_is_lost_and_that_is_said() -> None:
         live.append(Mark(text=f"{number}" * 40))
     live.close("quit")
     assert live.lost == ["x.jsonl: No space left on device; the last 4 lines are lost"]
+
+
+def test_a_recording_that_is_stopped_while_the_disk_is_full_is_lost_in_part_and_the_session_goes_on() -> None:
+    live = recording_onto(Disk(100))
+    live.append(Mark(text="0" * 100))
+    assert live.stop_saving() is None
+    assert notes(live.take())[-1] == "x.jsonl: No space left on device; no longer recorded there"
+    assert live.lost == ["x.jsonl: No space left on device; the last 3 lines are lost"]
+    live.append(Mark(text="on"))
+    assert texts(live.take()) == ["on"]
+    live.close("quit")
+
+
+def test_a_line_that_no_reader_takes_is_not_written(tmp_path: Path) -> None:
+    live = LiveRecording(START, Clock(), tmp_path / "a.jsonl")
+    live.append(Host(at_s=0.0, cpu_ratio=1e200))
+    live.close("quit")
+    assert notes(live.take()) == ["a line of type host is left out: cpu_ratio is out of bounds"]
+    assert notes(read(tmp_path / "a.jsonl")) == ["a line of type host is left out: cpu_ratio is out of bounds"]
 
 
 def test_more_than_fits_into_memory_gives_the_file_up(monkeypatch: pytest.MonkeyPatch) -> None:

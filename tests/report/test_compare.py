@@ -129,7 +129,7 @@ def test_a_percentile_is_given_only_where_there_is_enough_for_it() -> None:
 
 def test_of_a_load_that_one_side_did_not_record_the_servers_times_are_compared() -> None:
     found = compare.of([run(seed=1), run(Loop(own=False), seed=2)])
-    assert found.phases[0].paired == (None, "order")
+    assert found.phases[0].paired == (None, "likeness")
     whose = {number.whose for number, _ in all_of(found) if number.name.startswith(("ttft", "itl", "e2e"))}
     assert whose == {"server"}
     number, one = one_of(found, "ttft.p50_s")

@@ -49,6 +49,11 @@ def test_a_load_that_is_not_on_record_is_paired_by_order() -> None:
     assert matched(unknown, loads(1, 2, 4)) == [(0, "order"), (1, "order")]
 
 
+def test_a_watched_load_goes_to_the_one_it_looks_like() -> None:
+    assert matched(loads(4, own=False), loads(1, 2, 4)) == [(2, "likeness")]
+    assert matched(loads(1, 2, 4), loads(4, own=False)) == [None, None, (0, "likeness")]
+
+
 def test_where_no_load_is_the_same_the_order_decides() -> None:
     assert matched(loads(1, 2), loads(3, 4)) == [(0, "order"), (1, "order")]
 

@@ -6,7 +6,7 @@ from functools import cache
 
 from tests.report.loops import Loop, session
 from tests.report.reports import path_of, report_of
-from vtop.recording import FileRecording, Scrape
+from vtop.recording import FileRecording, LoadHost, Scrape
 from vtop.report.figures.figures import figures
 from vtop.report.findings.findings import findings
 from vtop.report.findings.validity import checks
@@ -82,3 +82,16 @@ def test_a_phase_shorter_than_a_scrape_has_its_requests() -> None:
     assert phase.whole is not None
     assert phase.whole.ttft is not None
     assert phase.whole.ttft.n == 2
+
+
+def test_the_hosts_that_sent_a_load_have_a_table_with_their_clocks() -> None:
+    made = session((Loop(c=2, n=2, output=3, itl_s=0.01, ttft_s=0.05),))
+    for host, name, offset_s in ((0, "gpu7", 0.0), (1, "gpu8", 5000.00003)):
+        told = {"host": host, "name": name, "workers": (host,), "rtt_s": 0.0006}
+        made.apply(LoadHost(t=made.end_s, at_s=0.0, offset_s=offset_s, phase=0, **told))  # type: ignore[arg-type]
+    again = {"host": 1, "name": "gpu8", "workers": (1,), "rtt_s": 0.0004, "offset_s": 5000.00005, "after": True}
+    made.apply(LoadHost(t=made.end_s, at_s=0.0, phase=0, **again))  # type: ignore[arg-type]
+    written = markdown(document([of_session(made, "hosts")]))
+    assert "| c=2 | gpu7 | 1 | 0 | – | – | 0.000000 s | ± 0.300 ms | – | 0 |" in written
+    assert "| c=2 | gpu8 | 1 | 0 | – | – | 5000.000030 s | ± 0.300 ms | 20.0 µs ± 0.500 ms | 0 |" in written
+    assert "Hosts of the load" not in markdown(document([alone("sweep")]))

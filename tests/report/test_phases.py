@@ -124,6 +124,21 @@ def test_a_trial_before_a_load_and_waves_of_one_load_are_no_loads_of_their_own()
     assert [one.name for one in ranges(log.session())] == ["all requests"]
 
 
+@pytest.mark.parametrize(
+    ("loads", "found"),
+    [
+        ([(2, 12), (15, 16)], ["all requests"]),
+        ([(2, 12), (15, 26), (29, 30)], ["0:01–0:13", "0:14–0:31"]),
+    ],
+)
+def test_a_short_rest_of_a_load_belongs_to_the_one_before_it(loads: list[tuple[int, int]], found: list[str]) -> None:
+    log, server = Log(), Server()
+    for at in range(40):
+        server.engine.running = float(any(begin <= at <= end for begin, end in loads))
+        log.scrape(float(at), server)
+    assert [one.name for one in ranges(log.session())] == found
+
+
 def test_requests_now_and_then_are_one_stretch() -> None:
     log, server = Log(), Server()
     for at in range(280):

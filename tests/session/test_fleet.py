@@ -11,6 +11,7 @@ import pytest
 from tests.session.fleets import Replica, events, session, start
 from tests.session.made import recorded
 from vtop.metrics.quantity import Quantity
+from vtop.recording import TargetChange
 from vtop.recording.one_server import OneServer
 from vtop.session.fleet.peers import MIN_PEERS, Seen, unlike
 from vtop.session.frame.fleet import Fleet, FleetView
@@ -204,3 +205,23 @@ def test_what_was_given_up_changes_no_number_over_a_window_after_it() -> None:
         assert other.generation_tokens.in_window == one.generation_tokens.in_window
         assert (one.generation_tokens.since_start is None, other.generation_tokens.since_start) == (False, None)
     assert len(trimmed.servers[0].total(Quantity.GENERATION_TOKENS).value) < 65  # type: ignore[union-attr]
+
+
+def test_a_server_that_comes_later_or_leaves_is_in_the_table_only_while_it_is_watched() -> None:
+    fleet = [Replica(), Replica(), Replica(waiting=40.0)]
+    made = Session(start(fleet[:2]))
+    for event in events(fleet, 40):
+        if event.t >= 10.0 and len(made.servers) == 2:
+            made.apply(TargetChange(t=10.0, server=2, target=start(fleet).servers[2]))
+        if event.t >= 30.0 and made.servers[0].watched(event.t):
+            made.apply(TargetChange(t=30.0, server=0))
+        made.apply(event)
+    assert {row.server for row in table(made, at_s=9.0).rows} == {0, 1}
+    assert {row.server for row in table(made, at_s=20.0).rows} == {0, 1, 2}
+    assert {row.server for row in table(made, at_s=39.0).rows} == {1, 2}
+    frame = made.frame(39.0, View(window_s=5.0))
+    assert frame.requests.waiting.now == 40.0
+    assert [one.text for one in frame.event_log if "watched" in one.text] == [
+        "http://r2:8000: watched from here on",
+        "http://r0:8000: not watched any more",
+    ]

@@ -599,8 +599,47 @@ def test_a_watched_load_of_more_is_not_judged_with_the_one_before_it(at_s: float
 
 def test_the_demand_of_a_watched_load_is_by_the_lengths_of_its_own_requests() -> None:
     """Requests of 1,280 tokens before it had made the demand of 64 of 8,192 tokens 1.2 × the pool."""
-    found = watched("killed")[0].frame(97.0, View(300.0, 2)).verdict
+    found = watched("killed")[0].frame(60.0, View(300.0, 2)).verdict
     assert "demand 6.0 × the pool" in found.sentence
+
+
+@pytest.mark.slow
+def test_of_a_load_that_runs_out_those_are_counted_that_are_left() -> None:
+    found = recorded("killed").frame(94.9, View(30.0)).verdict  # 44 of the 64 are left, 50 to 64 were in the last 30 s
+    assert "12 of 56 requests resident" in found.sentence
+    assert "demand 5.2 × the pool" in found.sentence
+
+
+def test_lengths_are_not_told_by_a_trial_request_alone() -> None:
+    session = recorded("overload")
+    assert "demand" not in session.frame(9.9, View(30.0)).verdict.sentence  # 16 tokens out, not 2,048
+    assert "demand 6.0 × the pool" in session.frame(60.0, View(30.0)).verdict.sentence
+
+
+@pytest.mark.slow
+def test_what_recomputing_takes_is_of_the_stretch_that_the_preemptions_are_of() -> None:
+    session = recorded("open_loop")
+    wide, narrow = (session.frame(99.9, View(window_s)).verdict for window_s in (300.0, 30.0))
+    assert wide.why == narrow.why
+    assert "recomputing takes 3.3 % of the time" in (wide.why or "")
+
+
+@pytest.mark.slow
+def test_a_pool_in_which_all_run_is_not_said_to_make_some_wait() -> None:
+    found = recorded("pool7168").frame(24.9, View(30.0)).verdict  # all 96 run, 7 were preempted
+    assert found.limit == "kv"
+    assert (found.why or "").startswith("in a larger pool fewer would be preempted")
+
+
+def test_a_step_that_is_only_known_to_hold_so_many_tokens_may_hold_more() -> None:
+    assert "7,168 tokens a step or more" in recorded("sweep_c64").frame(9.9, View(30.0)).verdict.sentence
+
+
+@pytest.mark.slow
+def test_where_all_of_a_closed_loop_has_run_at_once_a_queue_between_scrapes_is_one_for_the_steps() -> None:
+    found = recorded("sweep_batch512").frame(214.9, View(30.0)).verdict
+    assert (found.limit, found.flag) == ("token-budget", "--max-num-batched-tokens")
+    assert "queueing is 59 % of TTFT" in found.sentence
 
 
 def test_an_api_server_that_began_anew_is_not_charged_for_its_start() -> None:

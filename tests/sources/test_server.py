@@ -240,6 +240,22 @@ def test_one_connection_serves_all_requests() -> None:
     assert len(ports) == 1
 
 
+def test_only_the_first_request_of_a_connection_goes_through_httpx(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    through = httpx.HTTPTransport.handle_request
+
+    def counted(self: httpx.HTTPTransport, request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        return through(self, request)
+
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", counted)
+    with serving(lambda path, _: vllm(path)) as server:
+        events = once(server.url)
+        assert len(server.seen) == 6
+    assert asked == ["/metrics"]
+    assert len(of(events, Scrape)) == 2
+
+
 def test_a_root_below_a_prefix_is_asked_there() -> None:
     with serving(lambda path, _: vllm(path.removeprefix("/proxy"))) as server:
         assert len(of(once(f"{server.url}/proxy"), Scrape)) == 2

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from vtop.access import Access
 from vtop.errors import VtopError
+from vtop.recording import Note, Target, TargetChange
 from vtop.sources.address import target
+from vtop.sources.attach import Attachment
 from vtop.sources.targets import listed_in
 
 
@@ -80,3 +83,29 @@ def test_yaml_without_its_package_is_one_line(tmp_path: Path, monkeypatch: pytes
     file.write_text(YAML)
     with pytest.raises(VtopError, match="YAML needs the package PyYAML"):
         listed_in(file)
+
+
+def test_a_list_that_changes_is_followed_and_what_is_wrong_with_it_changes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "targets"
+    file.write_text(":1\n:2\n")
+    attachment = Attachment(*read(file), gpus=False)
+    attachment.follow(file, lambda: read(file))
+    watched = attachment._list
+    assert watched is not None
+    for text in (":2\n:3\n", "no server here\n", ":1\n:2\n:3\n"):
+        file.unlink()
+        watched.look()  # gone for the moment
+        file.write_text(text)
+        watched.look()
+        watched.look()
+    events = attachment.recording.take()
+    attachment.stop("test")
+    changes = [(one.server, one.target and one.target.url) for one in events if isinstance(one, TargetChange)]
+    assert changes == [(0, None), (2, "http://localhost:3"), (0, "http://localhost:1")]
+    (said,) = [one.text for one in events if isinstance(one, Note) and one.source == "vtop"]
+    assert said.endswith("the servers watched stay as they were")
+
+
+def read(file: Path) -> tuple[list[Target], list[Access]]:
+    targets = [target(one.url) for one in listed_in(file)]
+    return targets, [Access() for _ in targets]

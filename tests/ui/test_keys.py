@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 import xml.etree.ElementTree as xml
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.segment import Segment
@@ -11,7 +15,7 @@ from textual.command import CommandPalette
 from textual.events import MouseScrollDown, MouseScrollUp
 
 from tests.ui.screens import SWEEP, cells, live, replay, said, text
-from vtop import units
+from vtop import faults, units
 from vtop.draw import layout
 from vtop.draw import theme as looks
 from vtop.recording import End, Mark, Start, decode
@@ -238,6 +242,47 @@ async def test_a_full_disk_is_said_and_the_screen_goes_on(monkeypatch: pytest.Mo
         assert "No space left" in said(session.app)[0]
         await session.feed(6.0)
         assert session.state() == "○ live 0:06"
+
+
+async def test_r_again_while_the_disk_is_full_says_what_is_lost_and_the_screen_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = {"bytes": 1 << 20}
+
+    class Small(io.FileIO):
+        """A file on a disk that fills."""
+
+        def write(self, line: Any) -> int:
+            taken = min(len(line), room["bytes"])
+            if not taken:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            room["bytes"] -= taken
+            return super().write(line[:taken])
+
+    async with live(SWEEP) as session:
+        await session.feed(3.0)
+        monkeypatch.setattr(recordings, "new", lambda path: RecordingFile(Small(tmp_path / "small", "xb")))
+        await session.pilot.press("r")
+        room["bytes"] = 0
+        await session.feed(6.0)
+        await session.pilot.press("r")
+        await session.feed(7.0)
+        assert "No space left on device; no longer recorded there" in said(session.app)[-1]
+        assert session.state() == "○ live 0:07"
+
+
+async def test_a_key_whose_action_fails_says_so_and_the_screen_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(app: VtopApp) -> None:
+        raise RuntimeError("a fault of vtop's own, with sk-a-key in it")
+
+    monkeypatch.setattr("vtop.ui.keeping.picture", broken)
+    async with live(SWEEP) as session:
+        await session.feed(3.0)
+        await session.pilot.press("s")
+        assert "vtop itself failed at the screen (RuntimeError in app.py" in said(session.app)[0]
+        await session.feed(6.0)
+        assert session.state() == "○ live 0:06"
+    faults.told.clear()
 
 
 async def test_a_disk_that_fills_while_recording_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

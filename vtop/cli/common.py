@@ -101,7 +101,7 @@ def attached(
 ) -> Attachment:
     from vtop.sources.attach import Attachment
 
-    return Attachment(
+    attachment = Attachment(
         *servers,
         interval_s=asked["interval"],
         gpus=not asked["no_gpu"],
@@ -111,6 +111,9 @@ def attached(
         shape=asked.get("shape") or given_shape(asked.get("model_config")),
         origin=asked.get("origin"),
     )
+    if asked.get("targets") is not None and watch:
+        attachment.follow(asked["targets"], lambda: servers_of(asked))
+    return attachment
 
 
 def given_shape(config: Path | None) -> dict[str, int | str] | None:

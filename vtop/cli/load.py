@@ -55,8 +55,9 @@ def controller_of(
     hosts = None
     if asked.get("ray"):
         from vtop.load.workers.ray_cluster import RayCluster
+        from vtop.recording import Note
 
-        hosts = RayCluster(asked["ray"], target.url)
+        hosts = RayCluster(asked["ray"], target.url, lambda text: recording.append(Note(source="load", text=text)))
     return Controller(
         phases,
         endpoint,
@@ -72,7 +73,14 @@ def controller_of(
 
 
 def consent(asked: dict[str, Any], target: Target) -> None:
-    """Asks before another host is loaded, once; --yes has said it already. Raises VtopError where nobody can answer."""
+    """What a load needs before a file is made: leave to put it on another host, and the cluster that is to send it.
+
+    Asks once; --yes has said it already. Raises VtopError where nobody can answer, or no cluster can be reached.
+    """
+    if asked.get("ray"):
+        from vtop.load.workers.ray_cluster import connect
+
+        connect(asked["ray"])
     if target.local or asked["yes"]:
         return
     if not sys.stdin.isatty():

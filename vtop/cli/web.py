@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
-import socket
 import sys
 from pathlib import Path
 
@@ -51,6 +49,8 @@ def web(
     Each page has a vtop of its own, which asks the server for itself. Files that its keys save lie where vtop web was
     started. It puts no load on a server: start that beside it. Needs the extra: pip install 'vtop[web]'.
     """
+    import socket
+
     from vtop.engine.server.subprocess import listen
     from vtop.sources.address import loopback
 
@@ -102,6 +102,8 @@ def _check(parent: click.Context, words: tuple[str, ...]) -> None:
 
 def _token(given: str | None, file: Path | None, *, needed: bool) -> str | None:
     """What pages must bring; None where they need none. Raises VtopError for one that could be guessed."""
+    import secrets
+
     if file is not None:
         given = file.read_text(encoding="utf-8").strip()
     if given is None:

@@ -15,7 +15,7 @@ from operator import gt, sub
 import msgspec
 
 from vtop.metrics.exposition import MAX_EXCERPT_CHARS, Page, Parser, SeriesKey
-from vtop.metrics.page_layout import LabelValues, PageBuckets, PageLayout, PageScalar, added_up, lay_out
+from vtop.metrics.page_layout import BEYOND, LabelValues, PageBuckets, PageLayout, PageScalar, added_up, lay_out
 from vtop.metrics.series_names import SeriesNames
 from vtop.recording import HistogramCounts, Scrape
 
@@ -169,7 +169,7 @@ class Folder:
                 number = page[positions[0]]
             else:
                 number = (max if scalar.largest else sum)([page[position] for position in positions])
-            value = number if math.isfinite(number) else None
+            value = number if -BEYOND < number < BEYOND else None
             old = known.get(key)
             if value != old:
                 changed[key] = value
@@ -188,8 +188,8 @@ class Folder:
             cumulative = buckets.of(page)
             total = added_up(page, buckets.sum_positions) if buckets.sum_positions else math.nan
             count = added_up(page, buckets.count_positions) if buckets.count_positions else math.nan
-            count = count if math.isfinite(count) else float(_whole(cumulative[-1], 0))
-            counts = (cumulative, total if math.isfinite(total) else None, count)
+            count = count if 0 <= count <= _MOST else float(_whole(cumulative[-1], 0))
+            counts = (cumulative, total if -BEYOND < total < BEYOND else None, count)
             old = known.get(key)
             if counts != old:
                 changed[key] = _counts(*counts)

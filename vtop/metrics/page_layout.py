@@ -16,6 +16,7 @@ from vtop.metrics.series_names import SeriesNames
 
 MOST_VALUES = 512  # of a label, in the life of a server
 OTHER = "other"
+BEYOND = 2.0**63  # a number of a page that reaches it is none: no reader of a recording takes it
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
@@ -162,7 +163,7 @@ def _bound(series: SeriesKey) -> float | None:
                     bound = math.nan if "_" in value else float(value)  # Python's 1_000 is no number there
                 except ValueError:
                     return None
-                return None if math.isnan(bound) or bound == -math.inf else bound
+                return bound if -BEYOND < bound < BEYOND or bound == math.inf else None
     return None
 
 

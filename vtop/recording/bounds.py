@@ -5,19 +5,26 @@ They are far from what a session holds, and near enough that nothing computed fr
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from vtop.recording.events import AnyEvent, Event, Gpu, Host, Load, LoadHost, Outage, Request, Scrape, Start, Unknown
 
 INSTANT_S: Final = 1e9  # 31 years of a session
 AHEAD_S: Final = 60.0  # an instant may be so much later than its line: clocks of joined recordings differ
-COUNT: Final = 2**63
+COUNT: Final = 2**63  # what no number of an event reaches, whatever it is of
 SERVERS: Final = 10_000
 
 _INSTANTS: Final = {kind: tuple(f for f in kind.__struct_fields__ if f.endswith("_s")) for kind in (Outage, Gpu, Host)}
 _STAMPS: Final = ("due_s", "admitted_s", "sent_s", "headers_s", "first_s", "answer_s", "last_s", "end_s")
+_CHECKED: Final = {"t", "values", "hists", "le", "gaps_us", "gap_tokens"}  # one by one
+_UNREAD: Final = {"timings"}  # a server's words, of which vtop reads a few
+_OTHERS: Final = {
+    kind: tuple(name for name in kind.__struct_fields__ if name not in _CHECKED | _UNREAD)
+    for kind in Event.__subclasses__()
+}
 _COUNTS: Final = ("prompt_tokens", "cached_tokens", "output_tokens", "chunks", "first_tokens", "status")
 
 
@@ -27,6 +34,12 @@ def wrong(event: AnyEvent) -> str | None:
         return f"t {event.t:.6g} s is no instant of a session"
     if isinstance(event, Unknown):
         return None
+    return _of_kind(event) or next(
+        (f"{name} is out of bounds" for name in _OTHERS[type(event)] if _beyond(getattr(event, name))), None
+    )
+
+
+def _of_kind(event: Event) -> str | None:
     match event:
         case Scrape():
             return _of_scrape(event)
@@ -43,6 +56,18 @@ def wrong(event: AnyEvent) -> str | None:
     return None
 
 
+def _beyond(value: Any) -> bool:
+    """Whether a number in it is too large for what is computed from it: a mean, a square, a difference."""
+    kind = type(value)
+    if kind is float or kind is int:
+        return not -COUNT < value < COUNT
+    if kind is tuple:
+        return any(map(_beyond, value))
+    if kind is dict:
+        return any(map(_beyond, value.values()))
+    return isinstance(value, msgspec.Struct) and any(_beyond(getattr(value, name)) for name in value.__struct_fields__)
+
+
 def _of_scrape(scrape: Scrape) -> str | None:
     if (said := _instant(scrape, "at_s", scrape.at_s)) is not None:
         return said
@@ -50,12 +75,17 @@ def _of_scrape(scrape: Scrape) -> str | None:
         return f"took_s {scrape.took_s:.6g} is out of bounds"
     if scrape.bytes is not None and not 0 <= scrape.bytes < COUNT:
         return f"bytes {scrape.bytes:.6g} is out of bounds"
+    values = [value for value in scrape.values.values() if value is not None]
+    if values and not -COUNT < min(values) <= max(values) < COUNT:
+        return "a value is out of bounds"
     for name, le in scrape.le.items():
-        if any(not a < b for a, b in pairwise(le)) or not all(map(math.isfinite, le)):
+        if any(not a < b for a, b in pairwise(le)) or (le and not -COUNT < le[0] <= le[-1] < COUNT):
             return f"the bounds of {name} are not ascending"
     for name, counts in scrape.hists.items():
-        if not 0 <= counts.count < COUNT or any(not 0 <= n < COUNT for n in counts.n):
+        if not 0 <= counts.count < COUNT or (counts.n and not 0 <= min(counts.n) <= max(counts.n) < COUNT):
             return f"{name} counts what cannot be counted"
+        if counts.sum is not None and not -COUNT < counts.sum < COUNT:
+            return f"the sum of {name} is out of bounds"
     return None
 
 
@@ -68,10 +98,9 @@ def _of_request(request: Request) -> str | None:
         count = getattr(request, name)
         if count is not None and not 0 <= count < COUNT:
             return f"{name} {count:.6g} is out of bounds" if abs(count) < 10**300 else f"{name} is out of bounds"
-    if any(not 0 <= gap < COUNT for gap in request.gaps_us or ()) or any(
-        not 0 <= tokens < COUNT for tokens in request.gap_tokens or ()
-    ):
-        return "gaps_us or gap_tokens is out of bounds"
+    for many in (request.gaps_us, request.gap_tokens):
+        if many and not 0 <= min(many) <= max(many) < COUNT:
+            return "gaps_us or gap_tokens is out of bounds"
     return None
 
 

@@ -25,6 +25,7 @@ from vtop.recording.events import (
     Request,
     Scrape,
     Start,
+    TargetChange,
     Unknown,
 )
 from vtop.recording.scrape_state import ScrapeState
@@ -126,11 +127,14 @@ class RecordingCheck:
         if found.end is not None:
             self._note(event, "after the end")
         match event:
+            case TargetChange():
+                if event.target is not None and event.server == len(found.servers):
+                    found.servers.append(ServerContents(event.target.url))
             case Scrape() | Outage() | Identity():
                 if 0 <= event.server < len(found.servers):
                     self._take_of_server(event, found.servers[event.server])
                 else:
-                    self._note(event, f"about server {event.server}, which the first line does not name")
+                    self._note(event, f"about server {event.server}, which no line before it names")
             case Gpu():
                 for reading in event.gpus:
                     self._take_reading(reading)

@@ -27,6 +27,7 @@ from vtop.recording.events import (
     Request,
     Scrape,
     Start,
+    TargetChange,
 )
 from vtop.recording.scrape_state import ScrapeState
 from vtop.recording.shift import moved
@@ -72,6 +73,7 @@ class Known:
     def __init__(self) -> None:
         self._scrapes: dict[int, ScrapeState] = {}
         self._identities: dict[int, Identity] = {}
+        self._watched: list[TargetChange] = []
         self._outages: dict[int, list[Outage]] = {}  # since the server's latest scrape
         self._gpu: Gpu | None = None
         self._gpu_note: Note | None = None  # since the latest reading
@@ -89,6 +91,8 @@ class Known:
                 self._outages.setdefault(event.server, []).append(event)
             case Identity():
                 self._identities[event.server] = event
+            case TargetChange():
+                self._watched.append(event)
             case Gpu():
                 self._gpu, self._gpu_note = event, None
             case Note():
@@ -117,7 +121,7 @@ class Known:
 
     def lines(self, at_s: float) -> Iterator[AnyEvent]:
         """The lines that say it, written at the beginning of a recording that begins at `at_s`."""
-        told: list[Event | None] = [*self._identities.values(), self._gpu, *self._hosts.values()]
+        told: list[Event | None] = [*self._watched, *self._identities.values(), self._gpu, *self._hosts.values()]
         told += [scrape.line() for scrape in self._scrapes.values()]
         told += self._senders.values()
         for loads in self._phases.values():

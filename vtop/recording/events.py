@@ -79,6 +79,16 @@ class Identity(Event, frozen=True, kw_only=True, tag="identity"):
     flags: dict[str, FlagValue] | None = None  # of that command, those about performance; no others
 
 
+class TargetChange(Event, frozen=True, kw_only=True, tag="watched"):
+    """A list of targets changed: from here on a server is watched, or is not any more.
+
+    server: as in the other lines; the next number where it is a new one. target: None where it is watched no more.
+    """
+
+    server: int
+    target: Target | None = None
+
+
 class HistogramCounts(msgspec.Struct, frozen=True, kw_only=True):
     """A histogram as counted since the server started: n is per bucket, not cumulative, +Inf last."""
 
@@ -298,7 +308,20 @@ AnyEvent = Event | Unknown
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(
-    Start | Identity | Scrape | Outage | Gpu | Load | CapacitySearch | Request | Host | LoadHost | Mark | Note | End
+    Start
+    | Identity
+    | TargetChange
+    | Scrape
+    | Outage
+    | Gpu
+    | Load
+    | CapacitySearch
+    | Request
+    | Host
+    | LoadHost
+    | Mark
+    | Note
+    | End
 )
 _tags = {kind.__struct_config__.tag for kind in Event.__subclasses__()}
 

@@ -32,6 +32,7 @@ from vtop.recording.events import (
     Scrape,
     Start,
     Target,
+    TargetChange,
 )
 from vtop.recording.merge_gpus import Devices
 from vtop.recording.shift import moved
@@ -150,6 +151,12 @@ def _lines(number: int, part: MergePart, events: Iterable[AnyEvent]) -> Iterator
             case Scrape() | Outage() | Identity() | CapacitySearch():
                 if 0 <= here.server < len(part.servers):
                     yield number, msgspec.structs.replace(here, server=part.servers[here.server])
+            case TargetChange():
+                if 0 <= here.server < len(part.servers):
+                    yield number, msgspec.structs.replace(here, server=part.servers[here.server])
+                elif here.target is not None:
+                    said = f"{name}: {here.target.url}, which came later, is left out"
+                    yield number, Note(t=here.t, source="recording", text=said)
             case Note() if here.server is not None and 0 <= here.server < len(part.servers):
                 yield number, msgspec.structs.replace(here, server=part.servers[here.server])
             case Load() if 0 <= here.server < len(part.servers):

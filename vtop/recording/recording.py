@@ -89,6 +89,12 @@ class LiveRecording:
             self._files[path] = new(path)
         self.append(start)
 
+    def hide(self, secrets: Sequence[str]) -> None:
+        """Strike these out of every line from here on, too."""
+        with self._lock:
+            known = {*self._secrets, *(encode_text(secret) for secret in secrets if secret)}
+            self._secrets = tuple(sorted(known, key=len, reverse=True))
+
     @property
     def saving_to(self) -> Path | None:
         """The file a person will find, or None."""
@@ -109,6 +115,10 @@ class LiveRecording:
                 for secret in self._secrets:
                     line = line.replace(secret, b"***")
                 decoded = decode(line)  # before it is written: no line that a reader cannot take gets into a file
+                if (why := bounds.wrong(decoded)) is not None:
+                    text = f"a line of type {event.__struct_config__.tag} is left out: {why}"
+                    decoded = Note(t=self._last_t, source="recording", text=text)
+                    line = encode(decoded)
             except Exception as fault:
                 said = faults.put_down(fault, f"recording a line of type {event.__struct_config__.tag}")
                 decoded = Note(t=self._last_t, source="recording", text=f"{said}; the line is left out")

@@ -88,7 +88,9 @@ class RecordingFile:
         return Saved(self.path, until_s - self.begins_s, self._written)
 
     def close(self) -> None:
-        """Raises OSError when lines are lost by that."""
+        """Raises OSError when lines are lost by that; a second time it does nothing."""
+        if self._raw.closed:
+            return
         try:
             self._held += self._end()
             self._drain()

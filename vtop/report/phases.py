@@ -154,7 +154,8 @@ def _apart(server: ServerHistory) -> list[tuple[float, float]]:
         else:
             joined.append(one)
     if len(joined) > 1 and joined[-1][1] - joined[-1][0] < SHORTEST_S:
-        joined[-2][1] = joined.pop()[1]
+        _, end_s = joined.pop()
+        joined[-1][1] = end_s
     return [(begin_s, end_s) for begin_s, end_s in joined]
 
 

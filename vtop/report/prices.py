@@ -79,7 +79,7 @@ def _step(flag: str, of: Sequence[Prices], file: str) -> NextStep:
 
 
 def _which(of: Suggestion) -> str:
-    return f"more of the {LABELS[of.limit]}" if of.more else f"a smaller {LABELS[of.limit]}"
+    return f"{'a larger' if of.more else 'a smaller'} {LABELS[of.limit]}"
 
 
 def _more(price: Price) -> str:

@@ -33,6 +33,7 @@ from vtop.recording import (
     Scrape,
     Start,
     Target,
+    TargetChange,
     events_of,
 )
 from vtop.recording.events import DEFAULT_KIND
@@ -92,8 +93,7 @@ class Session:
         self._transfer_said_s: dict[ServerHistory, float] = {}
         self._held_said: set[ServerHistory] = set()
         self._alone: dict[int | None, Session] = {}
-        self._taken = 0  # lines
-        self._of_all: tuple[tuple[float, float, int], Frame, FleetRows] | None = None  # as last asked for
+        self._of_all: tuple[tuple[float, float], Frame, FleetRows] | None = None  # as last asked for
         self._about: tuple[frozenset[str], str] | None = None  # how the log names servers: the others, this one
         if whole is None:
             self.servers = [ServerHistory(target, start.interval_s, start.unix_s) for target in start.servers]
@@ -126,7 +126,7 @@ class Session:
 
     def _take(self, event: AnyEvent) -> None:
         self.end_s = max(self.end_s, event.t)
-        self._taken += 1
+        self._seen_by(event.t)
         match event:
             case Scrape():
                 if self._known(event.server):
@@ -149,6 +149,8 @@ class Session:
             case Identity():
                 if self._known(event.server):
                     self._apply_identity(event)
+            case TargetChange():
+                self._apply_watched(event)
             case Mark():
                 self.mark(event)
             case Note():
@@ -160,6 +162,11 @@ class Session:
                 self._log_event(event.t, event.t, "end", f"end: {event.reason}")
             case _:
                 pass  # the start is known; what an unknown event means is not
+
+    def _seen_by(self, t: float) -> None:
+        """A line of that t: of earlier instants all stays as it was."""
+        if self._of_all is not None and t <= self._of_all[0][0]:
+            self._of_all = None
 
     def _apply_scrape(self, scrape: Scrape) -> None:
         server = self.servers[scrape.server]
@@ -273,6 +280,26 @@ class Session:
         for said in server_config.changed(before, identity) if before is not None else ():
             self._log_event(identity.t, identity.t, "flags", self._who(identity.server) + said)
 
+    def _apply_watched(self, event: TargetChange) -> None:
+        """A server that is watched from here on, or is not any more."""
+        if event.target is not None and event.server == len(self.servers):
+            self._add(event.target, event.t)
+            self._log_event(event.t, event.t, "note", f"{self._who(event.server)}watched from here on")
+        elif self._known(event.server):
+            self.servers[event.server].watch(event.t, on=event.target is not None)
+            said = "watched again" if event.target is not None else "not watched any more"
+            self._log_event(event.t, event.t, "note", self._who(event.server) + said)
+
+    def _add(self, target: Target, t: float) -> None:
+        server = ServerHistory(target, self.start.interval_s, self.start.unix_s)
+        server.watch(t, on=True)
+        self._detectors[server] = PreemptionDetector(server, len(self.servers))
+        self._fits[server], self._decode_steps[server] = WriteFit(server), DecodeSteps(server)
+        self.servers.append(server)
+        self.start = _with_servers(self.start, [*self.start.servers, target])
+        self._idle_power = energy.IdlePower(self.servers, self.gpus)
+        self._alone.clear()  # they tell the others by their names
+
     def _note_models(self, identity: Identity) -> None:
         """A server that serves something else than before."""
         known = self.servers[identity.server].identities
@@ -343,7 +370,7 @@ class Session:
 
     def _of_fleet(self, now_s: float, view: View) -> Frame:
         """The table of servers, and beside it nothing that is added up over them."""
-        asked = now_s, view.window_s, self._taken
+        asked = now_s, view.window_s
         if self._of_all is None or self._of_all[0] != asked:
             nobody = self.alone(None).frame(now_s, replace(view, fleet=None, columns=1))
             servers, divided = self._servers_of(now_s)
@@ -433,6 +460,7 @@ class Session:
 
     def mark(self, mark: Mark) -> None:
         """A mark that is set, at any instant, while a recording is looked at."""
+        self._seen_by(mark.t)
         self._log_event(mark.t, mark.t, "mark", mark.text or "mark")
 
     def event_log(self, now_s: float, most: int | None = None) -> tuple[LoggedEvent, ...]:
@@ -532,10 +560,22 @@ class Session:
         if not view.whole:
             scrapes = scrapes.after(self.load.changed_s(frame.now_s))
         found = pressures(scrapes, self.servers, *tokens, self.load, whole=view.whole, max_num_seqs=max_num_seqs)
+        again = self._recompute_ratio(Window((found[0][1],)), frame) if found and found[0][0].preemptions else None
         return [
-            replace(at, power=energy.held_down(Window((one,)), self.gpus, frame.now_s) if frame.gpus.local else None)
+            replace(
+                at,
+                power=energy.held_down(Window((one,)), self.gpus, frame.now_s) if frame.gpus.local else None,
+                recompute_time_ratio=again,
+            )
             for at, one in found
         ]
+
+    def _recompute_ratio(self, scrapes: Window, frame: Frame) -> float | None:
+        """What recomputing took of the time in which the engine worked, over the scrapes of a pressure."""
+        tokens = recompute.recompute(scrapes, frame.now_s, self._detectors, self._fits).tokens
+        step_s = _own_step_s(frame.load, scrapes)
+        clock = wall_clock.wallclock(scrapes, self._decode_steps, recomputed_tokens=tokens, own_step_s=step_s)
+        return recompute.time_ratio(clock)
 
     def _load(self, now_s: float) -> LoadPart | None:
         """vtop's own load, with what the server's prefix cache gave during its phase."""
@@ -596,6 +636,7 @@ class Session:
             started=self.started_with(index, now_s),
             kind=identity.kind if identity is not None else DEFAULT_KIND,
             side=side,
+            watched=server.watched(now_s),
             labels=server.target.labels,
         )
 

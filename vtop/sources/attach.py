@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from vtop import __version__
 from vtop.access import Access, socket_path
-from vtop.recording import Identity, LiveRecording, Note, Start, Target
+from vtop.recording import Identity, LiveRecording, Note, Start, Target, TargetChange
 from vtop.recording.events import FORMAT, Event
 from vtop.sources import command
 from vtop.sources.gpu import GpuSource
 from vtop.sources.host import HostSource
 from vtop.sources.processes import pids_listening
 from vtop.sources.server import ServerSource
+from vtop.sources.target_list import TargetList
 
+FEW = 32  # servers
+HEALTH_EVERY_S = 5.0  # that a good answer of /health stands, of more servers
 # options whose value no recording may hold
 SECRET_OPTIONS = ("--api-key", "--header", "-H")
 
@@ -53,19 +56,13 @@ class Attachment:
             argv=struck_out(argv),
             origin=origin,
         )
+        self._interval_s, self._shape = interval_s, shape
+        self._health_every_s = 0.0 if len(targets) <= FEW else HEALTH_EVERY_S
+        self._index = {target.url: index for index, target in enumerate(targets)}
+        self._left: set[str] = set()  # that were watched
+        self._list: TargetList | None = None
         self.servers = [
-            ServerSource(
-                index,
-                target,
-                own,
-                self._append,
-                self.clock,
-                interval_s=interval_s,
-                shape=shape,
-                started_by=partial(command.on_port, port)
-                if target.local and (port := port_of(target)) is not None
-                else lambda: None,
-            )
+            self._source(index, target, own)
             for index, (target, own) in enumerate(zip(targets, access, strict=True))
             if watch
         ]
@@ -91,6 +88,46 @@ class Attachment:
             why = "GPU not asked (--no-gpu)" if origin is None else "no GPU: the server is simulated"
             self.recording.append(Note(source="gpu", text=why))
 
+    def _source(self, index: int, target: Target, access: Access) -> ServerSource:
+        port = port_of(target) if target.local else None
+        return ServerSource(
+            index,
+            target,
+            access,
+            self._append,
+            self.clock,
+            interval_s=self._interval_s,
+            shape=self._shape,
+            health_every_s=self._health_every_s,
+            started_by=partial(command.on_port, port) if port is not None else lambda: None,
+        )
+
+    def follow(self, file: Path, read: Callable[[], tuple[Sequence[Target], Sequence[Access]]]) -> None:
+        """Watch from now on what a list in a file says, whenever that changes. read: all that is to be watched."""
+        self._list = TargetList(file, lambda: self.change(*read()), self._say)
+
+    def change(self, targets: Sequence[Target], access: Sequence[Access]) -> None:
+        """Watch these servers and no others. A server that comes back has the number it had."""
+        wanted = dict(zip((target.url for target in targets), zip(targets, access, strict=True), strict=True))
+        for url, index in list(self._index.items()):
+            if url not in wanted and url not in self._left:
+                self._left.add(url)
+                self.servers[index].stop()
+                self.recording.append(TargetChange(server=index))
+        for url, (target, own) in wanted.items():
+            if url in self._index and url not in self._left:
+                continue
+            self._left.discard(url)
+            index = self._index.setdefault(url, len(self._index))
+            self.recording.hide(own.recognisable)
+            source = self._source(index, target, own)
+            self.servers[index : index + 1] = [source]
+            self.recording.append(TargetChange(server=index, target=target))
+            source.start()
+
+    def _say(self, text: str) -> None:
+        self.recording.append(Note(source="vtop", text=text))
+
     def _append(self, event: Event) -> None:
         self.recording.append(event)
         if isinstance(event, Identity) and self.gpus is not None:
@@ -102,6 +139,8 @@ class Attachment:
 
     def start(self) -> None:
         self.host.start()
+        if self._list is not None:
+            self._list.start()
         for source in self.servers:
             source.start()
         if self.gpus is not None:
@@ -118,6 +157,8 @@ class Attachment:
 
     def stop(self, reason: str) -> None:
         self.host.stop()
+        if self._list is not None:
+            self._list.stop()
         for source in self.servers:
             source.stop()
         if self.gpus is not None:

@@ -6,6 +6,7 @@ and a connection of its own, and a scrape is told the latest answer there was.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -20,15 +21,24 @@ class Health:
     """near, far: make one request within so many seconds and give its HTTP status; raise Failure.
 
     `far` is called on another thread than `near`, never twice at the same time. patience_s: until no answer is one.
+    every_s: a 200 stands for so long before it is asked for again.
     """
 
     def __init__(
-        self, near: Callable[[float], int], far: Callable[[float], int], *, patience_s: float, name: str
+        self,
+        near: Callable[[float], int],
+        far: Callable[[float], int],
+        *,
+        patience_s: float,
+        name: str,
+        every_s: float = 0.0,
     ) -> None:
         self._near = near
         self._far = far
         self._patience_s = patience_s
         self._name = name
+        self._every_s = every_s
+        self._good_until_s = -math.inf
         self._apart = False  # it was slow
         self._idle = threading.Event()
         self._idle.set()
@@ -37,8 +47,11 @@ class Health:
     def status(self) -> int | None:
         """The HTTP status, 0 for no answer; None where the first answer is still to come."""
         if not self._apart:
+            if self._every_s and time.monotonic() < self._good_until_s:
+                return self._status
             try:
                 self._status = self._near(min(AT_ONCE_S, self._patience_s))
+                self._good_until_s = time.monotonic() + self._every_s if self._status == 200 else -math.inf
                 return self._status
             except Failure as failure:
                 if failure.reason != "timeout":

@@ -13,7 +13,8 @@ import h11
 import httpcore
 import httpx
 
-AT_ONCE_BYTES: Final = 1 << 18
+AT_ONCE_BYTES: Final = 1 << 16  # of a page whole or half; a larger buffer would be mapped anew each time
+MOST: Final = 8  # requests that are sent again and again
 
 
 class KeptAnswer:
@@ -47,11 +48,14 @@ class KeptConnection:
         self.origin = origin
         self.usable = True
         self._h11 = h11.Connection(h11.CLIENT)
+        self._requests: dict[httpx.Request, h11.Request] = {}  # as h11 has them
 
     def ask(self, request: httpx.Request, timeout_s: float) -> KeptAnswer:
         """A GET without a body."""
         try:
-            sent = h11.Request(method=request.method, target=request.url.raw_path, headers=request.headers.raw)
+            if (sent := self._requests.get(request)) is None:
+                sent = h11.Request(method=request.method, target=request.url.raw_path, headers=request.headers.raw)
+                self._requests = {**self._requests, request: sent} if len(self._requests) < MOST else {request: sent}
             self.stream.write((self._h11.send(sent) or b"") + (self._h11.send(h11.EndOfMessage()) or b""), timeout_s)
         except httpcore.TimeoutException as error:
             raise self._over(httpx.WriteTimeout(str(error))) from error

@@ -62,6 +62,7 @@ class ServerSource:
     """Emits Scrape or Outage per tick, Identity when a server (re)appears, Note when the pace changes.
 
     clock: seconds since the session's start. wait: sleeps so many seconds, True when the source was stopped.
+    health_every_s: how long a good answer of /health stands; 0: it is asked with every page.
     started_by: finds the command that started it, in tens of milliseconds; asked with who answers, not every tick.
     Raises VtopError when `access` cannot be used.
     """
@@ -80,6 +81,7 @@ class ServerSource:
         transport: httpx.BaseTransport | None = None,
         shape: Mapping[str, int | str] | None = None,
         started_by: Callable[[], command.Command | None] = lambda: None,
+        health_every_s: float = 0.0,
     ) -> None:
         self._index = index
         self._started_by = started_by
@@ -102,6 +104,7 @@ class ServerSource:
             partial(self._ask_health, self._beside),
             patience_s=self._small_timeout_s,
             name=f"vtop health {index}",
+            every_s=health_every_s,
         )
         self._kind = registry.DEFAULT  # as the latest page says
         self._told_kind = registry.DEFAULT.name  # as the recording says

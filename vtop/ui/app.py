@@ -10,12 +10,14 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Protocol
 
-from textual.app import App, ComposeResult, SystemCommand
+from textual.actions import ActionParseResult
+from textual.app import ComposeResult, SystemCommand
 from textual.binding import BindingType
+from textual.dom import DOMNode
 from textual.filter import LineFilter, NoColor
 from textual.message import Message
 from textual.reactive import var
@@ -82,7 +84,7 @@ class PricesSource(Protocol):
         """phase: of vtop's own load; None: of a load that was watched."""
 
 
-class VtopApp(App[None]):
+class VtopApp(textual_private.OneLineApp):
     """One session on the screen. `recording` may be live or a file; the app does not ask which."""
 
     CSS_PATH = "vtop.tcss"
@@ -328,6 +330,19 @@ class VtopApp(App[None]):
         return f"▶ {self.playhead.speed:g}× {at}"
 
     # --- keys ------------------------------------------------------------------------------------------------------
+
+    async def run_action(
+        self,
+        action: str | ActionParseResult,
+        default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:
+        """A key whose action fails says so; the watching goes on."""
+        try:
+            return await super().run_action(action, default_namespace, namespaces)
+        except Exception as error:
+            self._say_fault(error)
+            return True
 
     def action_pause(self) -> None:
         if self.playhead.live and self.live is None and self.session.finished:

@@ -51,7 +51,7 @@ def live(
     finally:
         threading.excepthook = before
     if app.return_code and not driver.is_gone():
-        raise SystemExit(1)
+        raise SystemExit(70)
     return driver.GONE if app.return_code else app.left
 
 
@@ -83,7 +83,7 @@ def replay(
         playhead.play()
     app.run()
     if app.return_code:
-        raise SystemExit(1)
+        raise SystemExit(70)
 
 
 class _Finished:

@@ -9,6 +9,7 @@ What they are for:
   the line from the widget's left edge on; over SSH that is most of what vtop would send. `ExactScreen` crops on both
   sides.
 - The driver writes to a terminal that may hang up or be slow, and reads keys without a timer (`Terminal`).
+- A fault that ends the screen is one line for a person (`OneLineApp`).
 - The screen as text and as a picture is the compositor's whole update (`print_screen`, `screen_lines`), as in
   Textual's own screenshot.
 """
@@ -19,6 +20,7 @@ import contextlib
 import os
 import re
 import select
+import sys
 from codecs import getincrementaldecoder
 from time import monotonic
 from typing import Any, Final
@@ -33,6 +35,7 @@ from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 
+from vtop import faults
 from vtop.ui.driver import ANSWER, ASK, RESUME, Line, Wire
 
 PIECES: Final = (  # module, class or "", name
@@ -42,6 +45,8 @@ PIECES: Final = (  # module, class or "", name
     ("textual._compositor", "Compositor", "render_partial_update"),
     ("textual._compositor", "LayoutUpdate", "strips"),
     ("textual.app", "App", "_background_screens"),
+    ("textual.app", "App", "_fatal_error"),
+    ("textual.app", "App", "_exit_renderables"),
     ("textual._compositor", "ChopsUpdate", "chops"),
     ("textual._compositor", "ChopsUpdate", "spans"),
     ("textual._compositor", "ChopsUpdate", "chop_ends"),
@@ -92,6 +97,16 @@ class ExactScreen(Screen[None], inherit_bindings=False):
     def __init__(self) -> None:
         super().__init__(id="_default")
         self._compositor: Compositor = ExactCompositor()
+
+
+class OneLineApp(App[None]):
+    """When it cannot go on, the traceback goes to vtop's log, not with the values of all variables to the terminal."""
+
+    def _fatal_error(self) -> None:
+        if (error := sys.exc_info()[1]) is not None:
+            faults.put_down(error, "at the screen, which ended")
+        super()._fatal_error()
+        self._exit_renderables.clear()
 
 
 class Terminal(LinuxDriver):

@@ -70,7 +70,7 @@ class WebScreens:
         self._token = token
         self._cookie = f"vtop-{sha256((token or '').encode()).hexdigest()[:8]}"  # two of them on one host have two
         self._fixed_url = public_url is not None
-        self._screens = 0
+        self._open: set[web.WebSocketResponse] = set()  # pages with a screen
 
     async def application(self) -> web.Application:
         async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -81,7 +81,11 @@ class WebScreens:
         made.router.add_get("/", self._index, name="index")
         made.router.add_get("/ws", self._screen, name="websocket")
         made.router.add_static("/static", self._server.statics_path, name="static")
+        made.on_shutdown.append(self._close)
         return made
+
+    async def _close(self, _: web.Application) -> None:
+        await asyncio.gather(*(line.close() for line in self._open))
 
     async def _admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         self._refuse_strangers(request)
@@ -122,10 +126,10 @@ class WebScreens:
 
     async def _screen(self, request: web.Request) -> web.WebSocketResponse:
         """A page's screen, from its opening to its end."""
-        if self._screens >= MOST_SCREENS:
+        if len(self._open) >= MOST_SCREENS:
             raise web.HTTPServiceUnavailable(text=f"vtop: {MOST_SCREENS} screens are open already\n")
-        self._screens += 1
         line = web.WebSocketResponse(heartbeat=15)
+        self._open.add(line)
         try:
             await line.prepare(request)
             asked = request.query
@@ -137,7 +141,7 @@ class WebScreens:
                 drawing.cancel()
                 await screen.end()
         finally:
-            self._screens -= 1
+            self._open.discard(line)
         return line
 
 
@@ -166,7 +170,7 @@ class _Screen:
 
     def press(self, text: str) -> None:
         with contextlib.suppress(BlockingIOError, OSError):  # it does not read, or has ended
-            os.write(self._fd, text.replace(SUSPEND, "").encode())
+            os.write(self._fd, text.replace(SUSPEND, "").encode("utf-8", "replace"))
 
     async def draw(self, line: web.WebSocketResponse) -> None:
         """What it writes, to the page; no further than the page takes it, so that vtop notices a slow one."""
@@ -205,7 +209,11 @@ async def _follow(line: web.WebSocketResponse, screen: _Screen) -> None:
     async for message in line:
         if message.type != WSMsgType.TEXT:
             continue
-        match message.json():
+        try:
+            said = message.json()
+        except (ValueError, RecursionError):  # no page of vtop's speaks so
+            return
+        match said:
             case ["stdin", str(text)]:
                 screen.press(text)
             case ["resize", {"width": int(columns), "height": int(lines)}]:
@@ -216,7 +224,7 @@ async def _follow(line: web.WebSocketResponse, screen: _Screen) -> None:
 
 def serve(pages: WebScreens, listening: socket) -> None:
     """On a socket that listens, until a signal ends it."""
-    web.run_app(pages.application(), sock=listening, print=None, access_log=None)
+    web.run_app(pages.application(), sock=listening, print=None, access_log=None, shutdown_timeout=END_S)
 
 
 def _cells(said: str | int | None, default: int) -> int:

@@ -32,9 +32,9 @@ _COLUMNS: Final = (
     Column("KV", _METER + 6, right=False, rank=1),
     Column("TTFT", 7, rank=2),
     Column("tok/s", 7, rank=3),
-    Column("age", 5, rank=4),
-    Column("peers", 6, right=False, rank=6),
-    Column("model", 12, right=False, rank=5),
+    Column("age", 5, rank=5),
+    Column("peers", 6, right=False, rank=4),
+    Column("model", 12, right=False, rank=6),
 )
 _RED: Final = ("down", "unhealthy", "frozen", "stuck")  # states that need a hand now
 _BESIDE: Final = {"slower": "slower", "more requests": "more", "fewer requests": "fewer"}

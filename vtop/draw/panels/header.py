@@ -78,8 +78,9 @@ def _limits(frame: Frame) -> tuple[Piece, ...]:
 
 
 def _who(frame: Frame) -> str:
-    models = list(dict.fromkeys(model for server in frame.servers for model in server.models))
-    urls = [server.url.removeprefix("http://") for server in frame.servers]
+    watched = [server for server in frame.servers if server.watched]
+    models = list(dict.fromkeys(model for server in watched for model in server.models))
+    urls = [server.url.removeprefix("http://") for server in watched]
     name = ", ".join(models[:2]) + (f" and {len(models) - 2} more" if len(models) > 2 else "")
     name = name or (urls[0] if len(urls) == 1 else registry.DEFAULT.title)
     return f"{len(urls)} servers · {name}" if len(urls) > 1 else name

@@ -36,7 +36,7 @@ def servers(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
 
 def ordered(frame: Frame) -> list[ServerPart]:
     """Those in trouble first."""
-    return sorted(frame.servers, key=_calm)
+    return sorted((server for server in frame.servers if server.watched), key=_calm)
 
 
 def _calm(server: ServerPart) -> tuple[bool, float, float]:

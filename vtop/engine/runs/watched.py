@@ -34,10 +34,14 @@ ENOUGH = 3  # scrapes, to tell a closed loop
 LASTS = 3.0  # times a request's e2e: in flight for so long, a number is no chance
 MANY = 500  # scrapes: of more, closed loops that follow each other are not looked for
 LEFT = 0.02  # of the requests in flight may seem to have gone: gauges and counters are not set at one instant
+TELLS = 30  # requests between the edges of an open loop: of fewer no rate is told
 MOST = 200_000  # requests of a load that is replayed
 UNEVEN = "its requests are of several lengths, and vtop sent none of them: which came when is not on record"
 GONE = "requests left it without an answer, so that scrapes do not tell which came when"
 RESTARTED = "its server restarted under the load"
+
+
+_Coming = tuple[float, float, int, int]  # between two instants: how many had come at the one and the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,12 +216,26 @@ def _arrivals(ask: Ask, counts: _Counts, begin: int, last: int, e2e_s: float) ->
     edges = [(counts.at_s[0] - e2e_s, counts.at_s[0], 0, counts.come[0])]
     edges += [(counts.at_s[at - 1], counts.at_s[at], counts.come[at - 1], counts.come[at]) for at in range(1, last + 1)]
     coming = [(since_s, until_s, max(gone, before), now) for since_s, until_s, before, now in edges if now > gone]
-    zero_s = next((since_s for since_s, _, before, now in coming if now > before), 0.0)
+    coming = _edges([one for one in coming if one[3] > one[2]], 0 if counts.come[0] > gone else 1)
+    zero_s = coming[0][0] if coming else 0.0
     return tuple(
         replace(ask, due_s=since_s - zero_s, until_s=until_s - zero_s)
         for since_s, until_s, before, now in coming
         for _ in range(now - before)
     )
+
+
+def _edges(coming: list[_Coming], known: int) -> list[_Coming]:
+    """A load begins and ends somewhere between two scrapes: where, its few requests there tell by the rate between.
+    `known`: 0 where it had begun before the recording."""
+    if len(coming) < 3:
+        return coming
+    (first_s, begun_s, before, now), (ends_s, last_s, most, all_) = coming[0], coming[-1]
+    if most - now < TELLS:
+        return coming
+    each_s = (ends_s - begun_s) / (most - now)
+    first = (max(first_s, begun_s - each_s * (now - before)) if known else first_s, begun_s, before, now)
+    return [first, *coming[1:-1], (ends_s, min(last_s, ends_s + each_s * (all_ - most)), most, all_)]
 
 
 def _busy(counts: _Counts, begin: int, end: int) -> tuple[tuple[float, float], float | None]:

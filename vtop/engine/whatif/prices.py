@@ -22,7 +22,7 @@ from vtop.engine.runs.measured import RunNumbers
 from vtop.engine.runs.runs import Run
 from vtop.engine.whatif.flag_search import with_flag
 from vtop.engine.whatif.simulation import SimulatedLoad, plausible, simulate
-from vtop.engine.whatif.unknowns import CONFIDENCE, Draw, by_chance_alone
+from vtop.engine.whatif.unknowns import CONFIDENCE, Draw, by_chance_alone, ratio_doubt
 from vtop.engine.whatif.whatif import TooFarOff, remarks, too_far_off
 from vtop.samples import half_of_mean
 from vtop.session.frame.prices import FLAGS, GAIN, SOONER, Price, Prices, Suggestion, Worth
@@ -117,7 +117,7 @@ def _suggested(
     found = []
     for times in TRIED:
         value = ceil(times * limit.value(cut.flags))
-        output, ttft = _worths(base, simulate(cut, with_flag(cut.flags, limit.flag, value), profile, None, given))
+        output, ttft = _promised(base, simulate(cut, with_flag(cut.flags, limit.flag, value), profile, None, given))
         found.append(Suggestion(binding.limit, f"--{limit.flag} {value}", output, ttft))
     by_output = [one for one in found if one.output.low >= GAIN]
     if by_output:
@@ -137,7 +137,7 @@ def _smaller_steps(cut: Run, profile: Profile, given: Sequence[Draw], base: Simu
         if value < cut.flags.max_num_seqs:
             break
         changed = simulate(cut, with_flag(cut.flags, "max-num-batched-tokens", value), profile, None, given)
-        output, ttft = _worths(base, changed)
+        output, ttft = _promised(base, changed)
         if output.ratio >= -GAIN and ttft.high <= -SOONER:
             found.append(Suggestion("token-budget", f"--max-num-batched-tokens {value}", output, ttft, more=False))
     return min(found, key=lambda one: one.ttft.ratio) if found else None
@@ -156,20 +156,31 @@ def _alike(one: RunNumbers, other: RunNumbers) -> bool:
 
 
 def _worths(base: SimulatedLoad, changed: SimulatedLoad) -> tuple[Worth, Worth]:
-    """Of output tokens/s and of mean TTFT."""
+    """Of output tokens/s and of mean TTFT, in the simulated engine."""
+    output, ttft = _changes(base, changed)
+    return _worth(output, half_of_mean(output, CONFIDENCE)), _worth(ttft, half_of_mean(ttft, CONFIDENCE))
+
+
+def _promised(base: SimulatedLoad, changed: SimulatedLoad) -> tuple[Worth, Worth]:
+    """The same of a server that is started so: with what the model itself is off, as an answer of what-if has it."""
+    output, ttft = _changes(base, changed)
+    return _worth(output, ratio_doubt("output_per_s", output)), _worth(ttft, ratio_doubt("ttft_s", ttft))
+
+
+def _changes(base: SimulatedLoad, changed: SimulatedLoad) -> tuple[list[float], list[float]]:
+    """The logarithms of how much more each pair has of output tokens/s, and of mean TTFT."""
     pairs = list(zip(base.tries, changed.tries, strict=True))
     return (
-        _worth([(one.output_per_s, other.output_per_s) for one, other in pairs]),
-        _worth([(one.ttft_s, other.ttft_s) for one, other in pairs]),
+        [log(other.output_per_s / one.output_per_s) for one, other in pairs if one.output_per_s and other.output_per_s],
+        [log(other.ttft_s / one.ttft_s) for one, other in pairs if one.ttft_s and other.ttft_s],
     )
 
 
-def _worth(pairs: Sequence[tuple[float | None, float | None]]) -> Worth:
-    """The change from the first to the second of each pair, and its interval, on a log scale."""
-    changes = [log(after / before) for before, after in pairs if before and after]
-    if len(changes) < 2:
+def _worth(changes: Sequence[float], half: float | None) -> Worth:
+    """The mean change and its interval, on a log scale."""
+    if len(changes) < 2 or half is None:
         return Worth(0.0, -1.0, inf)
-    mean, half = fmean(changes), half_of_mean(changes, CONFIDENCE) or 0.0
+    mean = fmean(changes)
     return Worth(exp(mean) - 1.0, exp(mean - half) - 1.0, exp(mean + half) - 1.0)
 
 

@@ -141,6 +141,14 @@ def paired_doubt(number: MeasuredNumber, one: Sequence[float | None], other: Seq
     return max(half, sqrt(size)) if number.counted else half
 
 
+def ratio_doubt(name: str, changes: Sequence[float]) -> float | None:
+    """The same of a ratio: half the interval of a logarithm, by those of the pairs. None of too few."""
+    if len(changes) < 2:
+        return None
+    chance = student(len(changes) - 1, CONFIDENCE) * sqrt(1.0 + 1.0 / len(changes)) * stdev(changes)
+    return sqrt(chance**2 + (_NORMAL * MODEL.get(name, OTHER)) ** 2)
+
+
 def _strata(count: int, seed: int) -> list[float]:
     """The middles of `count` equally likely ranges of a normal number, in some order."""
     middles = [NormalDist().inv_cdf((number + 0.5) / count) for number in range(count)]

@@ -16,7 +16,7 @@ from typing import Final
 
 from vtop.export.files import new_file
 from vtop.export.series_spool import Spool
-from vtop.recording import AnyEvent, Gpu, HistogramCounts, Identity, Outage, Recording, Scrape, events_of
+from vtop.recording import AnyEvent, Gpu, HistogramCounts, Identity, Outage, Recording, Scrape, TargetChange, events_of
 from vtop.server_kinds import registry
 
 # field of a reading, family, type
@@ -72,6 +72,8 @@ class Samples:
 
     def take(self, event: AnyEvent) -> None:
         match event:
+            case TargetChange() if event.target is not None and event.server == len(self._servers):
+                self._servers.append(Server(self, _instance(event.target.url)))
             case Identity() if 0 <= event.server < len(self._servers):
                 self._servers[event.server].take_identity(event)
             case Scrape() if 0 <= event.server < len(self._servers):

@@ -12,11 +12,14 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from vtop import faults
 from vtop.access import Endpoint
 from vtop.errors import VtopError
 from vtop.load.workers import probe
 from vtop.load.workers.link import Hosts, ThisMachine
+from vtop.load.workers.losses import unsent
 from vtop.load.workers.protocol import (
     Aim,
     Begin,
@@ -34,10 +37,8 @@ from vtop.load.workers.protocol import (
 )
 from vtop.load.workers.worker_handle import WorkerHandle
 from vtop.load.workers.worker_pool import STOP_S, WorkerPool
-from vtop.load.workload.arrivals import planned
-from vtop.load.workload.dataset import read
 from vtop.load.workload.phase import WARMUP_LIMIT_S, PlannedPhase
-from vtop.recording.events import Event, Host, LoadHost, Note, Request
+from vtop.recording.events import Event, Host, Note
 from vtop.recording.vocabulary import LoadState
 
 SETTLE_S = 2.0  # between two phases
@@ -269,52 +270,23 @@ class Controller:
 
     def _fail_unsent(self, index: int, phase: PlannedPhase, began_s: float, until_s: float) -> None:
         """The requests that lost workers were to send: nobody sends them, so they have failed, each when it was due."""
-        now_s = self._clock()
-        lost = [(n, work) for n, work in enumerate(self._at_work) if work.gone and work.link.host is not None]
-        if not lost or self._stopped.is_set() or (phase.concurrency is not None and now_s >= until_s):
+        if self._stopped.is_set() or (phase.concurrency is not None and self._clock() >= until_s):
             return  # a closed loop that time ends has no request that would have to be sent
-        workers = len(self._at_work)
-        rates = [(aim.at_s - began_s, aim.rate_per_s) for aim in self._aims if aim.rate_per_s is not None]
-        recorded_s = [item.at_s for item in read(phase) if item.at_s is not None] if phase.trace else []
-        for place, work in lost:
-            for k, at_s in planned(phase, place, workers, rates=rates, recorded_s=recorded_s):
-                due_s = None if at_s is None else round(began_s + at_s, 6)
-                if due_s is not None and due_s > now_s and not self._due(due_s):
-                    break
-                if k not in work.begun:
-                    self._append(
-                        Request(
-                            id=k,
-                            phase=index,
-                            due_s=due_s,
-                            end_s=round(self._clock(), 6),
-                            warmup=k < phase.warmup,
-                            error="worker_lost",
-                            detail="never sent: the worker that was to send it was lost",
-                            host=work.link.host,
-                        )
-                    )
+        for request in unsent(index, phase, self._at_work, self._aims, began_s):
+            if request.due_s is not None and not self._goes_on_till(request.due_s):
+                break
+            self._append(msgspec.structs.replace(request, end_s=round(self._clock(), 6)))
 
-    def _due(self, at_s: float) -> bool:
+    def _goes_on_till(self, at_s: float) -> bool:
         """Wait until an instant of the phase's schedule; False where the load does not go on till then."""
-        return self.failed is None and not self._stopped.wait(max(0.0, at_s - self._clock()))
+        left_s = at_s - self._clock()
+        return left_s <= 0 or (self.failed is None and not self._stopped.wait(left_s))
 
     def _clocks(self, index: int, *, after: bool = False) -> dict[int | None, float]:
         """Measure the clocks of the hosts and put down what they say; how far each is ahead, in seconds."""
         found = self._hosts.clocks()
         for clock in found:
-            self._append(
-                LoadHost(
-                    host=clock.host,
-                    name=clock.name,
-                    at_s=round(self._clock(), 6),
-                    workers=clock.workers,
-                    offset_s=round(clock.offset.offset_s, 6),
-                    rtt_s=round(clock.offset.rtt_s, 6),
-                    phase=index,
-                    after=after,
-                )
-            )
+            self._append(clock.line(index, self._clock(), after=after))
         return {clock.host: clock.offset.offset_s for clock in found}
 
     # --- what workers say ------------------------------------------------------------------------------------------

@@ -11,7 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from vtop.load.workers.clock_offset import Offset
+from vtop.load.workers.protocol import Setup
+from vtop.recording.events import LoadHost
 
 
 class WorkerLink(Protocol):
@@ -24,6 +28,9 @@ class WorkerLink(Protocol):
     def pid(self) -> int:
         """Of the worker, on its host."""
         ...
+
+    def set_up(self, setup: Setup) -> None:
+        """Tell it all that it needs, with the files that it names where its host has them."""
 
     def tell(self, line: bytes) -> None:
         """An order; of no effect once the worker is gone."""
@@ -53,6 +60,19 @@ class HostClock:
     name: str
     workers: tuple[int, ...]
     offset: Offset
+
+    def line(self, phase: int, at_s: float, *, after: bool) -> LoadHost:
+        """What the recording says of it, before a phase and after it."""
+        return LoadHost(
+            host=self.host,
+            name=self.name,
+            at_s=round(at_s, 6),
+            workers=self.workers,
+            offset_s=round(self.offset.offset_s, 6),
+            rtt_s=round(self.offset.rtt_s, 6),
+            phase=phase,
+            after=after,
+        )
 
 
 class Hosts(Protocol):
@@ -85,6 +105,9 @@ class LocalProcess:
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    def set_up(self, setup: Setup) -> None:
+        self.tell(msgspec.json.encode(setup))
 
     def tell(self, line: bytes) -> None:
         with contextlib.suppress(OSError, ValueError, RuntimeError):  # it ended, or a second signal came

@@ -6,6 +6,9 @@ When the pipe down ends, whoever gave the orders is gone, and the worker ends wi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import msgspec
 
 from vtop.access import Endpoint
@@ -25,6 +28,23 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     entropy: str
     worker: int
     workers: int
+
+
+def files_of(setup: Setup) -> list[str]:
+    """The files that it names: datasets, traces, certificates."""
+    found = [path for phase in setup.phases for path in (phase.dataset, phase.trace)]
+    return list(dict.fromkeys(path for path in (*found, setup.endpoint.access.ca_file) if path is not None))
+
+
+def with_files_at(setup: Setup, places: Mapping[str, str]) -> Setup:
+    """The same, where these files lie elsewhere."""
+
+    def place(path: str | None) -> str | None:
+        return None if path is None else places.get(path, path)
+
+    phases = tuple(replace(phase, dataset=place(phase.dataset), trace=place(phase.trace)) for phase in setup.phases)
+    access = replace(setup.endpoint.access, ca_file=place(setup.endpoint.access.ca_file))
+    return msgspec.structs.replace(setup, phases=phases, endpoint=replace(setup.endpoint, access=access))
 
 
 class Prepare(msgspec.Struct, frozen=True, tag="prepare"):

@@ -11,19 +11,25 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from ipaddress import ip_address
+from itertools import count
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+import msgspec
 
 from vtop import __version__
 from vtop.access import socket_path
 from vtop.errors import VtopError
 from vtop.load.workers.clock_offset import measured
 from vtop.load.workers.link import HostClock
+from vtop.load.workers.protocol import Setup, files_of, with_files_at
 from vtop.load.workers.relay import About, Relay, machine
 
 START_S = 60.0  # for the actors to be placed and to have started their workers
+PATIENCE_S = 5.0  # before that is said to take long
 CALL_S = 10.0  # for an answer of an actor
 REACH_S = 5.0  # for the cluster's port to answer
 
@@ -40,17 +46,30 @@ class _RayRelay(Relay):
 class RayLink:
     """The way to one of them. Ray tells when its actor is gone, with its host or without."""
 
-    def __init__(self, actor: Any, host: int, where: str, about: About) -> None:
+    def __init__(self, actor: Any, host: int, *, where: str, about: About, files: Callable[[Setup], Any]) -> None:
         self.actor = actor
         self.host = host
         self.pid = about.pid
         self._where = where
+        self._files = files
+        self._orders = count()
         self._ended = threading.Event()
         self._cut: str | None = None  # why nothing is heard of it any more
 
+    def set_up(self, setup: Setup) -> None:
+        import ray
+
+        places = {}
+        if files := self._files(setup):
+            try:
+                places = ray.get(self.actor.keep.remote(files), timeout=START_S)
+            except ray.exceptions.RayError as error:
+                raise VtopError(f"a file of the load did not reach {self._where}: {type(error).__name__}") from None
+        self.tell(msgspec.json.encode(with_files_at(setup, places)))
+
     def tell(self, line: bytes) -> None:
         with contextlib.suppress(Exception):  # it is gone; `lines` says so
-            self.actor.tell.remote(line)
+            self.actor.tell.remote(next(self._orders), line)
 
     def lines(self) -> Iterator[bytes]:
         import ray
@@ -89,15 +108,18 @@ class RayLink:
 class RayCluster:
     """A cluster that vtop is connected to. address: auto, HOST:PORT (of its GCS) or ray://HOST:PORT.
 
-    url: of the server to be loaded. Raises VtopError where Ray is not installed or the cluster cannot be reached.
+    url: of the server to be loaded. say: takes a sentence for whoever waits. Raises VtopError where Ray is not
+    installed or the cluster cannot be reached.
     """
 
-    def __init__(self, address: str, url: str) -> None:
+    def __init__(self, address: str, url: str, say: Callable[[str], None]) -> None:
         self._address = address
         self._url = url
+        self._say = say
         self._links: list[RayLink] = []
         self._names: list[str] = []
-        _connect(address)
+        self._contents: Any = None
+        connect(address)
 
     def start(self, workers: int) -> Sequence[RayLink]:
         import ray
@@ -117,10 +139,21 @@ class RayCluster:
         self._names = _names(order)
         hosts = [order.index(node) for node in nodes]
         self._links = [
-            RayLink(actor, host, self._names[host], about)
+            RayLink(actor, host, where=self._names[host], about=about, files=self._files)
             for actor, host, about in zip(actors, hosts, abouts, strict=True)
         ]
         return self._links
+
+    def _files(self, setup: Setup) -> Any:
+        """What the files hold that it names, for the hosts: put into the cluster once. Raises VtopError."""
+        import ray
+
+        if (names := files_of(setup)) and self._contents is None:
+            try:
+                self._contents = ray.put({name: Path(name).expanduser().read_bytes() for name in names})
+            except OSError as error:
+                raise VtopError(f"{error.filename}: cannot be read ({error.strerror})") from None
+        return self._contents
 
     def clocks(self) -> Sequence[HostClock]:
         import ray
@@ -143,7 +176,10 @@ class RayCluster:
         """The answers of all. Raises VtopError where they do not come."""
         import ray
 
-        done, _ = ray.wait(calls, num_returns=len(calls), timeout=START_S)
+        done, _ = ray.wait(calls, num_returns=len(calls), timeout=PATIENCE_S)
+        if len(done) < len(calls):
+            self._say(f"{len(done)} of {workers} workers have a CPU of the cluster; the load waits for the others")
+            done, _ = ray.wait(calls, num_returns=len(calls), timeout=START_S)
         if len(done) < len(calls):
             free = ray.available_resources().get("CPU", 0.0)
             raise VtopError(
@@ -198,7 +234,8 @@ def _names(nodes: Sequence[str]) -> list[str]:
     return names
 
 
-def _connect(address: str) -> None:
+def connect(address: str) -> None:
+    """To the cluster, once. Raises VtopError where Ray is not installed or the cluster cannot be reached."""
     try:
         import ray
     except ModuleNotFoundError:

@@ -7,7 +7,7 @@ import threading
 import msgspec
 
 from vtop.load.workers.link import WorkerLink
-from vtop.load.workers.protocol import Done, Order, Pulse, Setup
+from vtop.load.workers.protocol import Done, Order, Pulse
 from vtop.recording.events import Request
 
 
@@ -26,5 +26,5 @@ class WorkerHandle:
         self.pulse: Pulse | None = None
         self.listener: threading.Thread | None = None
 
-    def tell(self, what: Order | Setup) -> None:
+    def tell(self, what: Order) -> None:
         self.link.tell(msgspec.json.encode(what))

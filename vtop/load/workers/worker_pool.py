@@ -53,7 +53,7 @@ class WorkerPool:
             work = WorkerHandle(number, link)
             work.listener = threading.Thread(target=self._listen, args=(work,), name="load news", daemon=True)
             self.works.append(work)
-            work.tell(msgspec.structs.replace(setup, worker=number))
+            link.set_up(msgspec.structs.replace(setup, worker=number))
             work.listener.start()
 
     def tell(self, order: Order, works: Sequence[WorkerHandle] | None = None) -> None:
@@ -108,6 +108,7 @@ class WorkerPool:
     def _bury(self, work: WorkerHandle) -> None:
         """It has ended: what it had under way has no other end."""
         why = work.link.last_word()
+        work.link.kill()  # where it is only out of reach, it must not go on
         lost = work.link.host is not None and not self._dismissed
         for request in work.under_way.values():
             self._append(

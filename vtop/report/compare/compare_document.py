@@ -11,6 +11,10 @@ from vtop.report.compare.difference_figure import figure, of_number
 from vtop.report.compare.parts import Comparison, Difference, NumberPart, PhasePart, SidePart
 from vtop.report.render.document import Block, Document, Drawing, Facts, FindingBlock, Findings, Section, Table
 
+NOT_BY_LOAD: Final = {
+    "likeness": "the load of a side is not on record; as many in flight, of the same lengths",
+    "order": "the load of a side is not on record, or another",
+}
 _SPOKEN: Final = ("output_per_s", "ttft.mean_s", "itl.mean_s")
 
 
@@ -120,10 +124,10 @@ def _overview(comparison: Comparison) -> Table:
 def _compared(comparison: Comparison) -> list[Block]:
     names = tuple(side.name for side in comparison.sides)
     facts = [(side.name, words.side(side)) for side in comparison.sides]
-    paired = [(phase.label, *(one for one in phase.paired[1:] if one == "order")) for phase in comparison.phases]
-    by_order = [label for label, *order in paired if order]
-    if by_order:
-        facts.append(("paired by order", f"{', '.join(by_order)}: the load of a side is not on record, or another"))
+    for by, why in NOT_BY_LOAD.items():
+        labels = [phase.label for phase in comparison.phases if by in phase.paired[1:]]
+        if labels:
+            facts.append((f"paired by {by}", f"{', '.join(labels)}: {why}"))
     if comparison.left_out:
         facts.append(("left out", ", ".join(f"{phase} of {side}" for side, phase in comparison.left_out)))
     blocks: list[Block] = [Facts(tuple(facts))]
@@ -174,7 +178,7 @@ def _note(phase: PhasePart, side: SidePart) -> str:
     at = _place(side)
     whose = {number.whose for number in phase.numbers if number.whose is not None}
     said = f"Latencies: {' and '.join(sorted(whose))}. " if whose else ""
-    paired = "" if phase.paired[at] != "order" else f"Paired by order with {phase.phases[at]}. "
+    paired = f"Paired by {phase.paired[at]} with {phase.phases[at]}. " if phase.paired[at] in NOT_BY_LOAD else ""
     return f"{said}{paired}Noise {phase.noise[at - 1]}."
 
 

@@ -2,6 +2,7 @@
 
 First those that ran the same load: shape, concurrency or rate, lengths, api. Then those that ran as much of another
 one, so that what differs is named rather than the phase left out. Then asked and marked spans of the same name.
+Then, where a side was only watched, those that look like the same load (like_phases.py).
 What is left is paired in the order of time where the load of a side is not on record, or where nothing else was found.
 The k-th of several alike goes to the k-th.
 """
@@ -14,11 +15,12 @@ from dataclasses import dataclass
 
 from vtop.recording import Load
 from vtop.report.compare.phase_blocks import RecordedPhase
+from vtop.report.like_phases import like
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """by: load, name, order."""
+    """by: load, name, likeness, order."""
 
     at: int
     by: str
@@ -38,12 +40,27 @@ def match(reference: Sequence[RecordedPhase], others: Sequence[RecordedPhase]) -
         for at, tag in _tagged(here, key):
             if tag in places:
                 found[at] = Match(places[tag], by)
+    _match_seen(reference, others, found)
     nothing = not found
     here, there = _left(reference, set(found)), _left(others, {one.at for one in found.values()})
     for (at, mine), (other, its) in zip(here, there, strict=False):
         if nothing or mine.phase.load is None or its.phase.load is None:
             found[at] = Match(other, "order")
     return tuple(found.get(at) for at in range(len(reference)))
+
+
+def _match_seen(reference: Sequence[RecordedPhase], others: Sequence[RecordedPhase], found: dict[int, Match]) -> None:
+    """Each phase with the first that is left and looks like it, where one of the two was only watched."""
+    for at, mine in _left(reference, set(found)):
+        for other, its in _left(others, {one.at for one in found.values()}):
+            if (mine.phase.load is None or its.phase.load is None) and _look_alike(mine, its):
+                found[at] = Match(other, "likeness")
+                break
+
+
+def _look_alike(mine: RecordedPhase, its: RecordedPhase) -> bool:
+    one, other = mine.phase.whole, its.phase.whole
+    return one is not None and other is not None and like((mine.phase, one), (its.phase, other))
 
 
 def begun(place: RecordedPhase) -> Load | None:

@@ -42,7 +42,8 @@ def session(report: Report) -> Figure | None:
         alt=(
             f"{_level(report, 'running').capitalize()}, {_level(report, 'waiting')}, KV use at most "
             f"{units.percent(run.kv.peak_ratio if run is not None else None)}, "
-            f"{units.count(run.preemptions if run is not None else None)} preemptions in {units.clock(report.seconds)}."
+            f"{units.count(run.preemptions if run is not None else None)} preemptions in "
+            f"{units.seconds(report.seconds)}."
         ),
         x_title="time in the session",
         x_kind="time",

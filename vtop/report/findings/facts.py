@@ -116,7 +116,7 @@ def _duration(report: Report) -> str:
 
 
 def _samples(report: Report) -> str | None:
-    said = "; ".join(f"{one.scrapes:,} scrapes in {units.clock(one.seconds)}" for one in report.sampling)
+    said = "; ".join(f"{one.scrapes:,} scrapes in {units.seconds(one.seconds)}" for one in report.sampling)
     run = report.run
     if not said:
         return "none"

@@ -171,7 +171,7 @@ def preempted(report: Report) -> Finding | None:
         evidence = [f"num_preemptions_total: {at(*one)}" for one in each[:SHOWN]]
     else:
         per_minute = f"{units.number(staircase.per_minute)} a minute"
-        evidence = [f"num_preemptions_total over {units.clock(run.seconds)}: {per_minute}"]
+        evidence = [f"num_preemptions_total over {units.seconds(run.seconds)}: {per_minute}"]
     if staircase.straightness is not None and not several:
         evidence.append(f"R² of the staircase {staircase.straightness:.3f}")
     if staircase.trigger_low_ratio is not None:
@@ -196,7 +196,7 @@ def recomputed(report: Report) -> Finding | None:
     evidence = [f"by {of.method}"]
     if of.executed_tokens is not None:
         there = f"{units.count(of.executed_tokens)} executed, {units.count(of.least_tokens)} needed"
-        evidence.append(f"{there} in {units.clock(run.seconds)} of requests")
+        evidence.append(f"{there} in {units.seconds(run.seconds)} of requests")
     for name, other in (("FLOPs", of.by_flops_tokens), ("released KV", of.by_kv_tokens)):
         if other is not None and not of.estimate:
             evidence.append(f"since the recording began {units.count(of.since_start)}, by {name} {units.count(other)}")

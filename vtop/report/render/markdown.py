@@ -20,12 +20,16 @@ def markdown(document: Document) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _evidence(of: tuple[str, ...]) -> str:
+    return f" ({_text('; '.join(of))})" if of else ""
+
+
 def _block(block: Block, section: Section) -> Iterator[str]:
     match block:
         case Text(text):
             yield _text(text)
         case Findings(items):
-            yield "\n".join(f"- **{_text(one.sentence)}** ({_text('; '.join(one.evidence))})" for one in items)
+            yield "\n".join(f"- **{_text(one.sentence)}**{_evidence(one.evidence)}" for one in items)
         case Facts(pairs):
             yield _table(("", ""), pairs, (0, 1))
         case Table(title, head, rows, notes, words):

@@ -77,14 +77,15 @@ def status(server: ServerHistory, index: int, now_s: float) -> Status:
 
 def of_session(servers: Sequence[ServerPart]) -> Status:
     """The status of the session: the gravest; where some of several servers do not answer, that of those that do."""
-    gone = [server for server in servers if server.status.kind in _GONE]
-    living = [server for server in servers if server.status.kind not in _GONE]
+    watched = [server for server in servers if server.watched]
+    gone = [server for server in watched if server.status.kind in _GONE]
+    living = [server for server in watched if server.status.kind not in _GONE]
     if not gone or not living:
-        return _gravest(servers)
+        return _gravest(watched)
     kinds = {server.status.kind for server in gone}
     word = kinds.pop() if len(kinds) == 1 else "not answering"
     names = _short_names(servers)
-    absent = f"{len(gone)} of {len(servers)} {word}: {', '.join(names[server.index] for server in gone)}"
+    absent = f"{len(gone)} of {len(watched)} {word}: {', '.join(names[server.index] for server in gone)}"
     return replace(_gravest(living), absent=absent)
 
 

@@ -36,6 +36,7 @@ from vtop.server_kinds.kind import Hint, ServerKind, Suggestions
 from vtop.session.bottleneck.at_limit import AT_LIMIT, FULL, LEFT, MOSTLY, QUEUED, SLACK, WIDE
 from vtop.session.bottleneck.evidence import FEW
 from vtop.session.frame.frame import Frame
+from vtop.session.frame.kv import KvAccount
 from vtop.session.frame.verdict import Pressure, Verdict
 from vtop.session.frame.vocabulary import StatusKind, VerdictLimit
 
@@ -49,8 +50,10 @@ PUT_BACK: Final = 0.01  # preemptions a first token: of fewer a tenth more pool 
 AGAIN: Final = 3  # preemptions: of fewer the pool was full once
 MOSTLY_FULL: Final = 0.85  # of the pool
 WASTED: Final = 0.1  # of the time
+SAID: Final = 0.0005  # of the time: less is 0.0 %, and who was preempted may still wait
 GRAPHS: Final = 8  # requests: a CUDA graph is captured for every eighth number
 LAUNCHED_S: Final = 0.028  # that a host needs to launch a step without a graph, at most (stamps: docs/whatif.md)
+RUNS_OUT: Final = 0.9  # of the requests a load keeps in flight: with fewer it runs out
 FILLS: Final = 0.1  # of TTFT: prompts that queue so long fill the steps
 STEPS: Final = (512, 1024, 2048, 4096)  # tokens, to try
 _WORDS: Final[dict[StatusKind, VerdictLimit]] = {  # of a status that leaves nothing to judge
@@ -205,24 +208,37 @@ def kv(frame: Frame) -> Verdict | None:
     if not crowded and not (at.preemptions and full) and not (put_back and at.kv_high_ratio >= FULL):
         return None
     account, running = frame.account, at.running_median
-    present = account.nominal.concurrency if account.nominal is not None else None
+    present, demand = _in_flight(at, account)
     said = []
-    if crowded and running is not None and present is not None and present > running:
+    if crowded and running is not None and present > running:
         said.append(f"{units.count(running)} of {units.count(present)} requests resident")
     said.append(_kv_range(at))
     if at.preemptions:
         said.append(f"{_many(at.preemptions, 'preemption')} in {units.seconds(at.seconds)}")
-    if crowded and account.oversubscription is not None and account.oversubscription > 1:
-        said.append(f"demand {account.oversubscription:.1f} × the pool")
+    if crowded and demand is not None and demand > 1:
+        said.append(f"demand {demand:.1f} × the pool")
     said += [*_powered(at), _window(frame, at)]
-    fits, wasted = account.predicted_residents, frame.recompute.time_ratio
+    fits, wasted = account.predicted_residents, at.recompute_time_ratio
     fewer = at.max_num_seqs is None or (fits is not None and at.max_num_seqs > fits)
     if at.preemptions and fits is not None and fits >= 1 and fewer and wasted is not None and wasted >= WASTED:
         why = f"recomputing takes {units.percent(wasted)} of the time, and {fits:.1f} requests of this length fit"
+        why += ": nobody would be preempted, and prompts would wait longer"
         return _says("kv", said, _try(frame, at).max_num_seqs(max(1, math.floor(fits / _engines(frame, at)))), why)
-    cost = f"; recomputing takes {units.percent(wasted)} of the time" if at.preemptions and wasted is not None else ""
-    why = f"in a larger pool more requests would run at once, and fewer would wait{cost}"
+    cost = f"; recomputing takes {units.percent(wasted)} of the time" if wasted is not None and wasted >= SAID else ""
+    more = "more requests would run at once, and fewer would wait" if crowded else "fewer would be preempted"
+    why = f"in a larger pool {more}{cost}"
     return _says("kv", said, _try(frame, at).larger_pool(_flags(frame, at)), why)
+
+
+def _in_flight(at: Pressure, account: KvAccount) -> tuple[float, float | None]:
+    """How many requests there were, and what they ask of the pool: of a load that runs out, those that are left."""
+    queued = (at.running_queued_median or 0.0) + (at.waiting_median or 0.0)
+    if account.nominal is None:
+        return queued, None
+    kept, demand = account.nominal.concurrency, account.oversubscription
+    if queued >= RUNS_OUT * kept:
+        return kept, demand
+    return queued, demand * queued / kept if demand is not None else None
 
 
 def max_num_seqs(frame: Frame) -> Verdict | None:
@@ -271,9 +287,10 @@ def gpu(frame: Frame) -> Verdict | None:
     tokens, each_s = _step(frame, at) if at is not None else None, frame.wallclock.prompt_token_s
     if at is None or tokens is None or each_s is None or tokens * each_s < LAUNCHED_S:
         return None
+    held = f"up to {tokens:,} tokens a step" if _budget(frame, at) is not None else f"{tokens:,} tokens a step or more"
     said = [
         *_turns(frame, at),
-        f"up to {tokens:,} tokens a step, {units.seconds(each_s)} a prompt token",
+        f"{held}, {units.seconds(each_s)} a prompt token",
         *_powered(at),
         _window(frame, at),
     ]
@@ -289,9 +306,7 @@ def token_budget(frame: Frame) -> Verdict | None:
     at = _prompts_wait(frame)
     if at is None:
         return None
-    why = (
-        "prompts take turns within the steps: larger steps raise throughput, smaller ones cut TTFT and the tail of ITL"
-    )
+    why = "prompts take turns within the steps: larger steps raise throughput and cut TTFT, at a longer tail of ITL"
     hint = _try(frame, at).other_budget(_budget(frame, at))
     return _says("token-budget", [*_turns(frame, at), *_powered(at), _window(frame, at)], hint, why)
 
@@ -304,8 +319,10 @@ def _prompts_wait(frame: Frame) -> Pressure | None:
     if at.kv_full_share is not None and at.kv_full_share >= MOSTLY:
         return None
     if at.at_max_num_seqs_share is None:  # no scrape caught the queue
-        free = at.max_num_seqs is not None and (at.running_high or 0.0) < at.max_num_seqs * (1 - SLACK)
-        if not free or at.kv_high_ratio >= FULL:
+        high, load = at.running_high or 0.0, frame.load
+        free = at.max_num_seqs is not None and high < at.max_num_seqs * (1 - SLACK)
+        all_ran = load is not None and load.concurrency is not None and load.concurrency <= high
+        if not (free or all_ran) or at.kv_high_ratio >= FULL:
             return None
     elif at.at_max_num_seqs_share >= AT_LIMIT and not _all_of_load(frame, at) and not _ran_more(at):
         return None

@@ -32,8 +32,9 @@ from vtop.session.history.server import ServerHistory
 from vtop.session.history.sides import Sides
 from vtop.session.history.window import ScrapeRange, Window
 
-JUDGED_S: Final = 10.0
+JUDGED_S: Final = 15.0
 COMPARED_S: Final = 5.0
+_SPREAD: Final = 0.618034  # of a turn, from one server's instants to the next one's: they spread evenly
 MOST_LOOKS: Final = 240  # at a session, for a report
 PEER_LABELS: Final = ("job", "cluster", "namespace")  # of servers that are alike
 # gravest first: what does not answer, then what binds; a limit that is not here is no trouble
@@ -85,7 +86,7 @@ class FleetHistory:
         return known
 
     def _due_s(self, index: int, now_s: float) -> float:
-        phase_s = JUDGED_S * index / max(1, len(self._servers))
+        phase_s = JUDGED_S * (index * _SPREAD % 1.0)  # whatever servers come later
         return math.floor((now_s - phase_s) / JUDGED_S) * JUDGED_S + phase_s
 
     def unlike(self, parts: Sequence[ServerPart], now_s: float) -> list[tuple[int, UnlikePeers]]:
@@ -127,6 +128,7 @@ class FleetHistory:
         rows = [
             self._row(part, ranges.get(server), tuple(by_server.get(part.index, ())), now_s)
             for part, server in zip(parts, self._servers, strict=True)
+            if part.watched
         ]
         return FleetRows(now_s, rows, ranges, divided, told)
 
@@ -319,7 +321,7 @@ def _states(rows: Sequence[FleetRow]) -> tuple[tuple[str, int], ...]:
     counts: dict[tuple[int, str], int] = {}
     for row in rows:
         told = row.status.kind in GRAVE or row.verdict is None
-        word = row.status.kind if told else row.verdict
+        word = "not read" if not row.reads else row.status.kind if told else row.verdict
         key = (_gravity(row) if _gravity(row) < _CALM else _CALM, str(word))
         counts[key] = counts.get(key, 0) + 1
     return tuple((word, n) for (_, word), n in sorted(counts.items()))

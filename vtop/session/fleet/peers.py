@@ -18,7 +18,7 @@ single scrape.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -122,30 +122,42 @@ def unlike(servers: Sequence[Seen]) -> list[tuple[int, UnlikePeers]]:
     for group in groups.values():
         if len(group) <= MIN_PEERS:
             continue
+        paced = [one for one in group if all(count >= ENOUGH for _, count in one.pace)]
+        loads = [_load_of(one) for one in paced]
+        least = min((one.mean_pace_s or 0.0 for one in paced), default=0.0)
+        came = sorted(sum(one.came) for one in group)
         for one in group:
-            others = [other for other in group if other is not one]
-            told = (_slower(one, others), _uneven(one, others))
+            perhaps = one.mean_pace_s is not None and one.mean_pace_s >= SLOWER * least  # no median is lower
+            told = (_slower(one, paced, loads) if perhaps else None, _uneven(one, group, came))
             found += [(one.server, how) for how in told if how is not None]
     return found
 
 
-def _slower(one: Seen, others: Sequence[Seen]) -> UnlikePeers | None:
+def _load_of(one: Seen) -> tuple[float, float, float, float]:
+    """Requests that came, requests that ran, mean lengths of prompt and output: 0 where they are not known."""
+    return sum(one.came), one.running, one.prompt_tokens or 0.0, one.output_tokens or 0.0
+
+
+def _slower(one: Seen, paced: Sequence[Seen], loads: Sequence[tuple[float, float, float, float]]) -> UnlikePeers | None:
+    """loads: of each of those in `paced`, who have observations enough."""
     own = one.mean_pace_s
-    if own is None or any(count < ENOUGH for _, count in one.pace):
+    if own is None or one not in paced:
         return None
+    came, ran, prompt, output = map(_around, _load_of(one))
+    ran = min(ran[0], one.running - 1.0), max(ran[1], one.running + 1.0)
     like = [
         other
-        for other in others
-        if other.mean_pace_s is not None
-        and all(count >= ENOUGH for _, count in other.pace)
-        and (_near(sum(one.came), sum(other.came)) or _near(one.running, other.running, 1.0))
-        and _near(one.prompt_tokens, other.prompt_tokens)
-        and _near(one.output_tokens, other.output_tokens)
+        for other, (c, r, p, o) in zip(paced, loads, strict=True)
+        if (came[0] <= c <= came[1] or ran[0] <= r <= ran[1])
+        and prompt[0] <= p <= prompt[1]
+        and output[0] <= o <= output[1]
+        and other is not one
     ]
     if len(like) < MIN_PEERS:
         return None
-    middle, spread = _spread([other.mean_pace_s or 0.0 for other in like])
-    if own < SLOWER * middle or own - middle < FAR * spread:
+    paces = [other.mean_pace_s or 0.0 for other in like]
+    middle = median(paces)
+    if own < SLOWER * middle or own - middle < FAR * _spread(paces, middle):
         return None
     for stretch, (total, count) in enumerate(one.pace):
         then = median([other.pace[stretch][0] / other.pace[stretch][1] for other in like])
@@ -160,18 +172,20 @@ def _slower(one: Seen, others: Sequence[Seen]) -> UnlikePeers | None:
     return UnlikePeers("slower", own, middle, len(like), one.seconds, n, said)
 
 
-def _uneven(one: Seen, others: Sequence[Seen]) -> UnlikePeers | None:
+def _uneven(one: Seen, group: Sequence[Seen], came: Sequence[float]) -> UnlikePeers | None:
+    """came: of the whole group, ascending."""
     own = sum(one.came)
-    middle, spread = _spread([sum(other.came) for other in others])
-    spread = max(spread, math.sqrt(max(middle, 1.0)))
-    if max(own, middle) < FEW_REQUESTS or abs(own - middle) < FAR * spread:
-        return None
+    middle = _median_without(came, own)
     more = own > middle
-    if (own < UNEVEN * middle) if more else (own * UNEVEN > middle):
+    if max(own, middle) < FEW_REQUESTS or (own < UNEVEN * middle if more else own * UNEVEN > middle):
         return None
-    for stretch, came in enumerate(one.came):
+    others = [other for other in group if other is not one]
+    spread = max(_spread([sum(other.came) for other in others], middle), math.sqrt(max(middle, 1.0)))
+    if abs(own - middle) < FAR * spread:
+        return None
+    for stretch, here in enumerate(one.came):
         then = median([other.came[stretch] for other in others])
-        if (came <= then) if more else (came >= then):
+        if (here <= then) if more else (here >= then):
             return None
     said = (
         f"{'more' if more else 'fewer'} requests: {units.count(own)} came against {units.count(middle)}, the median of "
@@ -180,18 +194,23 @@ def _uneven(one: Seen, others: Sequence[Seen]) -> UnlikePeers | None:
     return UnlikePeers("more requests" if more else "fewer requests", own, middle, len(others), one.seconds, own, said)
 
 
+def _median_without(ascending: Sequence[float], value: float) -> float:
+    """The median of all but one of that value."""
+    at = bisect_left(ascending, value)
+    low, high = ((len(ascending) - 2) // 2, (len(ascending) - 1) // 2)
+    return (ascending[low + (low >= at)] + ascending[high + (high >= at)]) / 2
+
+
+def _around(value: float) -> tuple[float, float]:
+    """From where to where another is within LIKE of the larger of both."""
+    return value * (1 - LIKE), value / (1 - LIKE)
+
+
 def _mean(sums: Sequence[tuple[float, float]]) -> float | None:
     total, count = sum(one[0] for one in sums), sum(one[1] for one in sums)
     return total / count if count > 0 and total == total else None
 
 
-def _near(one: float | None, other: float | None, least: float = 0.0) -> bool:
-    if one is None or other is None:
-        return one is other
-    return abs(one - other) <= max(LIKE * max(one, other), least)
-
-
-def _spread(values: Sequence[float]) -> tuple[float, float]:
-    """The median, and how far values lie from it."""
-    middle = median(values)
-    return middle, max(MAD_TO_SD * median([abs(value - middle) for value in values]), FLOOR * middle)
+def _spread(values: Sequence[float], middle: float) -> float:
+    """How far values lie from their median."""
+    return max(MAD_TO_SD * median([abs(value - middle) for value in values]), FLOOR * middle)

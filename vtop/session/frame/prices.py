@@ -6,6 +6,7 @@ The session cannot know it: the simulated engine does (vtop/engine/whatif/prices
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 GAIN, SOONER = 0.005, 0.02  # of output tokens/s and of mean TTFT: a limit that is worth less does not bind
@@ -17,6 +18,7 @@ LABELS: Final = {
     "launch": "launch speed",
 }
 LEAST: Final = 0.005  # per cent: less is not said
+WIDE: Final = 5.0  # per cent, of half an interval
 FLAGS: Final = ("kv", "max-num-seqs", "token-budget")  # limits that a flag sets; the others are the host's and GPU's
 
 
@@ -82,13 +84,23 @@ def _most(prices: list[Price]) -> Price | None:
 
 
 def brings(of: Suggestion) -> str:
-    return f"{of.flag} would bring {worth(of.output)} output tokens/s, mean TTFT {worth(of.ttft)}"
+    return f"{of.flag} would bring {_promised(of.output)} output tokens/s, mean TTFT {_promised(of.ttft)}"
+
+
+def _promised(of: Worth) -> str:
+    """+26.2 % (+2.5 to +55.3) where it is wide, and so uneven."""
+    if of.high == inf or (of.high - of.low) / 2 * 100 < WIDE:
+        return worth(of)
+    low, ratio, high = (f"{100 * value:+.1f}".replace("-", "−") for value in (of.low, of.ratio, of.high))
+    return f"{ratio} % ({low} to {high})"
 
 
 def worth(of: Worth) -> str:
     """+7.37 ± 0.01 %; 0 where nothing came of it."""
     if of.ratio == of.low == of.high == 0.0:
         return "0"
+    if of.high == inf:
+        return "not known"
     half = (of.high - of.low) / 2 * 100
     return f"{_signed(of.ratio * 100)} ± {half:.2f} %" if half >= LEAST else f"{_signed(of.ratio * 100)} %"
 

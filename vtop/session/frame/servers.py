@@ -77,6 +77,7 @@ class ServerPart:
     started: StartedWith | None = None  # its command, where vtop could see that
     kind: str = DEFAULT_KIND  # of server: a name of server_kinds/registry.py
     side: Side | None = None  # where prefill and decode are on different servers
+    watched: bool = True  # False: no longer, or not yet
     labels: dict[str, str] = field(default_factory=dict)  # as the list of targets has them
     load: ServerLoad | None = None  # where several are watched and this one answers
 

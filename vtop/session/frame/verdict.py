@@ -72,3 +72,4 @@ class Pressure:
     queue_of_ttft_ratio: float | None = None  # of the finished
     step_tokens: float | None = None  # that the fullest step held, at least
     power: HeldDown | None = None
+    recompute_time_ratio: float | None = None  # of the time in which the engine worked; None without preemptions

@@ -58,7 +58,8 @@ LOAD = (
         (),
         "sent − due: how late the client was",
         "an open loop with p99 above both 2 ms and 5 % of the mean gap is marked client-limited, and so is any phase "
-        "with a request for which this machine had no file, port or memory (client_limit)",
+        "with a request for which this machine had no file, port or memory (client_limit), or whose worker on another "
+        "host was lost (worker_lost)",
     ),
     Number(
         "load",

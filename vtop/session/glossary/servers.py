@@ -81,6 +81,46 @@ SERVERS = (
     ),
     Number(
         "servers",
+        "limit",
+        "fleet.rows",
+        "",
+        (),
+        "in the table that has the whole body: the verdict of a session of that server alone over 60 s, judged every "
+        "15 s; where its data are old its state",
+        "of a router and of servers that vtop knows only by name nothing is judged, and they are in no total",
+        also=("fleet.states",),
+    ),
+    Number(
+        "servers",
+        "peers",
+        "fleet.unlike",
+        "",
+        (Q.ITL, Q.TTFT, Q.WAITING),
+        "slower: mean ITL 1.25 times the median of its peers at like load or more, and 5 times their spread above it; "
+        "more, fewer: requests that came, half as many again or two thirds, and 5 times their spread away; over 60 s, "
+        "and likewise in each third of it",
+        "nobody is named who has fewer than five peers: servers of the same model, side, kind, limits and job",
+    ),
+    Number(
+        "servers",
+        "run wait KV to out in TTFT",
+        "fleet.totals",
+        "requests, %, tokens/s, s",
+        (Q.RUNNING, Q.WAITING, Q.KV_USED, Q.GENERATION_TOKENS, Q.PROMPT_TOKENS, Q.TTFT),
+        "of all servers, or of a group: sums, the fullest engine's KV use, mean time of all first tokens in the window",
+        "prefill and decode servers of one model are never added up: each side has its own",
+        also=("fleet.groups",),
+    ),
+    Number(
+        "servers",
+        "KV over",
+        "fleet.strip_cell_s",
+        "%",
+        (Q.KV_USED, Q.WAITING),
+        "the highest KV use in each cell of the window, in the colour of waiting requests where any waited",
+    ),
+    Number(
+        "servers",
         "outages",
         "servers.outages",
         "stretches",

@@ -94,6 +94,8 @@ class ServerHistory:
         self._parts: dict[Quantity, set[str]] = {}
         self._groups: dict[tuple[Quantity, str], SeriesGroup] = {}
         self._histogram_groups: dict[tuple[Quantity, str], HistogramGroup] = {}
+        self._watched_t: list[float] = []  # when that changed
+        self._watched: list[bool] = []
         self.forgotten = 0  # the first scrape whose numbers are all there
         self.held: set[Cell] = set()  # not on the latest scrape, and taken to be what they were
         self._held_from = 0  # the first scrape without them
@@ -428,6 +430,16 @@ class ServerHistory:
                 found.setdefault(meaning.quantity, []).append(series)
         for quantity in {*found, *self.labels}:
             self.labels.setdefault(quantity, FactTrack()).put(index, tuple(found.get(quantity, ())))
+
+    def watch(self, t: float, *, on: bool) -> None:
+        """From an instant on it is watched, or is not any more."""
+        self._watched_t.append(t)
+        self._watched.append(on)
+
+    def watched(self, now_s: float) -> bool:
+        """Whether it is watched at an instant; one that came later is not before that."""
+        place = bisect_right(self._watched_t, now_s) - 1
+        return self._watched[place] if place >= 0 else not self._watched or not self._watched[0]
 
     def forget(self, before_s: float) -> None:
         """Give up the numbers of scrapes before an instant: of so many servers that memory would grow without end.

@@ -249,7 +249,7 @@ def gauge(now: float | None, values: Sequence[float]) -> Gauge:
 
 def window(servers: Sequence[ServerHistory], now_s: float, window_s: float) -> Window:
     """The window that ends with the latest scrape of any server."""
-    seen = [(server, scrapes - 1) for server in servers if (scrapes := server.visible(now_s))]
+    seen = [(server, scrapes - 1) for server in servers if (scrapes := server.visible(now_s)) and server.watched(now_s)]
     end_s = max((server.at_s[last] for server, last in seen), default=0.0)
     ranges = []
     for server, last in seen:

@@ -50,6 +50,7 @@ RECENT_S: Final = 10.0
 FEWER: Final = 3  # scrapes with too few requests in a row are another load's
 MANY: Final = 8  # in flight: fewer come and go by themselves
 LATEST: Final = 3  # scrapes that tell how many there are now
+TELLS: Final = 0.25  # of the residents of a load that has just begun must have finished, to tell its lengths
 SAME: Final = 0.02  # by which what is served may differ from what the load asks for
 
 
@@ -61,9 +62,10 @@ def account(
     asked: Load | None = None
     if own is not None:
         window, asked = own
+        began = False
     else:
-        window = window.since(max(_grown_s(window), _idle_s(window)))
-    lengths = _asked(asked) if asked is not None else _finished(window)
+        began_s = max(_grown_s(window), _idle_s(window))
+        window, began = window.since(began_s), began_s > -math.inf
     pool, block = _pool(window, now_s)
     running, waiting = window.each_together(Quantity.RUNNING), window.each_together(Quantity.WAITING)
     used = _used(window, now_s)
@@ -72,6 +74,9 @@ def account(
     measured = (max(held), median(held)) if held else None
     present = [value for value in compress(running, busy) if value == value]
     residents = median(present) if present else None
+    lengths = _asked(asked) if asked is not None else _finished(window)
+    if asked is None and (began or not any(busy[:1])) and window.observed(Quantity.E2E) < TELLS * (residents or 0.0):
+        lengths = None  # of a load that has just begun the first to finish are its shortest, or a trial
     nominal = float(asked.concurrency) if asked is not None and asked.concurrency else _in_flight(running, waiting)
     asked_tokens = nominal * lengths.total if nominal is not None and lengths is not None else None
     fine = all(one.server.fine for one in window.ranges)

@@ -8,10 +8,11 @@ Source: vLLM entrypoints/generate/base/serving.py.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+_NO_TIME_MS: Final = 1e12  # 31 years: what a server says beyond it is no time
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,4 +39,4 @@ def timings_of(said: Mapping[str, Any] | None) -> ServerTimings:
 def _seconds(ms: object) -> float | None:
     if not isinstance(ms, int | float) or isinstance(ms, bool):
         return None
-    return ms / 1000 if 0 <= ms < math.inf else None
+    return ms / 1000 if 0 <= ms < _NO_TIME_MS else None
