@@ -60,6 +60,7 @@ def test_version() -> None:
         ("record --prometheus :1 --from -1h -o x.jsonl", "http://localhost:1/api/v1/query: "),
         ("--interval 0", "0.1<=x<=3600"),
         ("--interval nan", "not a number"),
+        ("plan tp --flops inf --gpus 2", "not a number"),
         ("--interval soon", "not a valid float"),
         ("--theme nope --once", "there is no theme 'nope'"),
         ("show sweep_c64 --theme nope", "dark"),

@@ -183,3 +183,18 @@ def test_what_is_no_profile_is_said_in_one_line(tmp_path: Path) -> None:
 def _with_unknown() -> str:
     text = profile.dump(profile.load("h200-qwen2.5-7b"))
     return text.replace("[timing]", "[timing]\nwarp_s = 1.0")
+
+
+@pytest.mark.parametrize("number", ["0.0", "-1.0", "nan", "inf", "1e308", '"fast"'])
+@pytest.mark.parametrize("name", ["bandwidth_bytes_s", "layers"])
+def test_a_profile_whose_numbers_cannot_be_is_none(name: str, number: str, tmp_path: Path) -> None:
+    text = re.sub(f"(?m)^{name} = .*", f"{name} = {number}", profile.dump(profile.load("h200-qwen2.5-7b")))
+    (tmp_path / "odd.toml").write_text(text)
+    with pytest.raises(VtopError, match=f"not a profile .*{name}"):
+        profile.load(str(tmp_path / "odd.toml"))
+
+
+def test_a_profile_that_is_nested_a_hundred_thousand_fold_is_none(tmp_path: Path) -> None:
+    (tmp_path / "deep.toml").write_text("a = " + "[" * 100_000 + "]" * 100_000)
+    with pytest.raises(VtopError, match="not a profile"):
+        profile.load(str(tmp_path / "deep.toml"))

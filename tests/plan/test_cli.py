@@ -59,6 +59,12 @@ def test_the_json_of_work_and_queue() -> None:
     assert len(queue["rates"]) == 1
 
 
+def test_a_recording_of_a_gpu_with_a_profile_of_its_own_needs_no_other() -> None:
+    _, told, _ = run("plan", "tp", "sweep_c64", "--alpha", "8us", "--bus-bandwidth", "0.3GB/s", "--gpus", "2")
+    assert "by h200-qwen2.5-7b, the profile of the GPU on record" in told
+    assert "1 hop of" in told
+
+
 @pytest.mark.parametrize("ending", ["html", "md", "txt", "json"])
 @pytest.mark.parametrize("words", [SIMPLE, SPLIT, QUEUE])
 def test_a_plan_is_written_in_the_form_of_its_file(tmp_path: Path, words: list[str], ending: str) -> None:

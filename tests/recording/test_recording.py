@@ -278,6 +278,19 @@ def test_a_file_that_is_removed_is_told_and_its_content_can_be_saved_again(tmp_p
     assert live.lost == [f"{path} was removed while it was being recorded"]
 
 
+def test_a_session_that_goes_on_can_be_read_by_another_process(tmp_path: Path) -> None:
+    live, copy = LiveRecording(START, Clock()), tmp_path / "copy.jsonl"
+    live.append(Mark(text="before"))
+    assert live.copy_to(copy) == copy
+    live.append(Mark(text="after"))
+    assert texts(read(copy)) == ["before"]
+    live.close("quit")
+    saved = LiveRecording(START, Clock(), tmp_path / "a.jsonl")
+    assert saved.copy_to(copy) == tmp_path / "a.jsonl"
+    saved.close("quit")
+    assert recording_onto(Disk(0, errno.EIO)).copy_to(copy) is None
+
+
 def test_a_file_that_somebody_shortens_is_told(tmp_path: Path) -> None:
     clock = Clock()
     path = tmp_path / "a.jsonl"

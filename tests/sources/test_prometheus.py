@@ -14,11 +14,12 @@ from vtop.errors import VtopError
 from vtop.metrics.page import Folder
 from vtop.metrics.quantity import Quantity
 from vtop.recording import End, Event, Identity, Note, Outage, Scrape, decode, encode
+from vtop.server_kinds import registry
 from vtop.server_kinds.registry import series_names
 from vtop.session.session import Session
 from vtop.sources.prometheus.api import StoredSeries
 from vtop.sources.prometheus.follow import _Followed
-from vtop.sources.prometheus.stored import HistoryQuery, Stored, prometheus_target
+from vtop.sources.prometheus.stored import HistoryQuery, Stored, prometheus_target, targets
 from vtop.sources.prometheus.who import FoundTarget, LabelSet, matchers, servers
 
 BEGAN = 1_796_085_000.0
@@ -390,3 +391,10 @@ def test_a_label_set_asks_for_nothing_but_its_own() -> None:
     one = LabelSet((("job", 'a"b'),), ("replica",), kind, "vllm:", up=(("job", 'a"b'),))
     assert one.selector("x") == '{__name__=~"x",job="a\\"b",replica="",__name__!~".+_created"}'
     assert FoundTarget("a", (one,), None).copies[0].with_up
+
+
+def test_servers_keep_the_labels_that_they_are_grouped_by_and_no_others() -> None:
+    labels = (("instance", "a:1"), ("job", "chat"), ("pod", "chat-0"), ("token", "SECRET"))
+    one = FoundTarget("a", (LabelSet(labels, (), registry.DEFAULT, ""),), None)
+    (target,) = targets([one])
+    assert target.labels == {"job": "chat", "pod": "chat-0"}

@@ -47,6 +47,11 @@ def test_what_is_no_list_of_servers_is_one_line(tmp_path: Path, text: str, said:
         urls(tmp_path, text)
 
 
+def test_more_servers_than_threads_can_ask_are_one_line(tmp_path: Path) -> None:
+    with pytest.raises(VtopError, match="1,001 servers; at most 1,000 are watched at once"):
+        urls(tmp_path, "\n".join(f"gpu{number}:8000" for number in range(1001)))
+
+
 def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(VtopError, match=r"cannot be read \(No such file"):
         listed_in(tmp_path / "nope")

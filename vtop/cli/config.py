@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import click
 
-from vtop import xdg
+from vtop import small_file, xdg
 from vtop.cli.common import echo
 from vtop.errors import VtopError
 
@@ -69,11 +69,11 @@ def said_in_file() -> dict[str, Any]:
     """The file as it stands; {} where there is none. Raises VtopError where it cannot be read."""
     file = path()
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(small_file.read_text(file))
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise VtopError(f"{file}: cannot be read ({error})") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise VtopError(f"{file}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
 
 
 def own_keys() -> dict[str, Any]:

@@ -83,11 +83,11 @@ class InstantParam(ParamType[Instant]):
 
 
 class NumberParam(click.FloatRange):
-    """A number between two bounds; nan is between none."""
+    """A number between two bounds; nan and inf are between none."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = float(super().convert(value, param, ctx))
-        if math.isnan(number):
+        if not math.isfinite(number):
             self.fail(f"{value!r} is not a number", param, ctx)
         return number
 
@@ -101,7 +101,7 @@ class ScreenSize(ParamType[tuple[int, int]]):
         if isinstance(value, tuple):
             return value
         columns, found, lines = str(value).lower().partition("x")
-        if not (found and columns.isdigit() and lines.isdigit()):
+        if not (found and columns.isdecimal() and lines.isdecimal()):
             self.fail(f"{value!r} is not a size: write columns x lines, such as 120x40", param, ctx)
         if not (20 <= int(columns) <= 1000 and 4 <= int(lines) <= 500):
             self.fail(f"{value!r} is out of bounds: 20x4 to 1000x500", param, ctx)

@@ -115,7 +115,7 @@ class Counts(ParamType[tuple[int, ...]]):
         if isinstance(value, tuple):
             return value
         parts = [part.strip() for part in str(value).split(",")]
-        if not all(part.isdigit() and int(part) > 0 for part in parts):
+        if not all(part.isdecimal() and int(part) > 0 for part in parts):
             self.fail(f"{value!r} is no list of whole numbers: write 1,4,8", param, ctx)
         return tuple(sorted({int(part) for part in parts}))
 

@@ -95,7 +95,7 @@ def tp(source: Path | None, *, form: str | None, output: Path | None, **asked: A
     model, seen = source_of(source, asked)
     model = model or _model_of(seen)
     ps = tuple(sorted({1, *asked["ps"]}))
-    timing, origin, per_token_s, fixed_s = _timing(model, asked)
+    timing, origin, per_token_s, fixed_s = _timing(model, seen, asked)
     size = _activation_bytes(asked["dtype"])
     wanted = tp_plan.TpQuestion(
         ps=ps,
@@ -177,9 +177,11 @@ def _activation_bytes(dtype: str) -> int:
     return size
 
 
-def _timing(model: ModelConfig, asked: dict[str, Any]) -> tuple[StepTime, str, float | None, float]:
-    """Seconds of a step's products on one GPU by its tokens, in words, a token's where that is all there is, and what a
-    step takes beside them."""
+def _timing(
+    model: ModelConfig, seen: Observed | None, asked: dict[str, Any]
+) -> tuple[StepTime, str, float | None, float]:
+    """Seconds of a step's matmuls on one GPU by its tokens, in words, a token's where that is all there is, and what a
+    step takes beside them. Where nothing is told: by the profile that comes with vtop for the GPU on record."""
     from vtop.engine.fit import profile
     from vtop.plan.tensor_parallel import computing, roofline
 
@@ -191,13 +193,15 @@ def _timing(model: ModelConfig, asked: dict[str, Any]) -> tuple[StepTime, str, f
     if asked["flops"] is not None:
         one = computing(shape, asked["flops"])
         return one, f"{asked['flops'] / 1e12:g} TFLOP/s whatever T, weights not read", one(1), 0.0
-    if asked["profile_name"] is None:
+    named = asked["profile_name"]
+    known = profile.load(named) if named is not None else profile.of_gpu(seen.gpu if seen is not None else None)
+    if known is None:
         raise VtopError("how long does a step take on one GPU? --profile NAME|FILE (see vtop fit), or --flops 120e12")
-    known = profile.load(asked["profile_name"])
     rate, bandwidth = known.timing.compute_flops_s, known.timing.bandwidth_bytes_s
-    said = f"weights at {bandwidth / 1e12:.2f} TB/s or products at {rate / 1e12:.0f} TFLOP/s, what takes longer"
+    said = f"weights at {bandwidth / 1e12:.2f} TB/s or matmuls at {rate / 1e12:.0f} TFLOP/s, what takes longer"
     said += f", and {known.timing.fixed_s * 1e3:.2f} ms beside them on any number of GPUs"
-    return roofline(shape, rate, bandwidth), f"by {known.name}, {said}", None, known.timing.fixed_s
+    origin = known.name if named is not None else f"{known.name}, the profile of the GPU on record"
+    return roofline(shape, rate, bandwidth), f"by {origin}, {said}", None, known.timing.fixed_s
 
 
 def _costs(asked: dict[str, Any], ps: Sequence[int]) -> dict[int, Cost]:

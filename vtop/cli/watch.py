@@ -37,6 +37,7 @@ def live(
     import contextlib
     import signal
 
+    from vtop.engine.whatif.beside import LivePrices
     from vtop.ui import keeping, run
 
     if phases and servers is not None:
@@ -59,11 +60,13 @@ def live(
             load.start()
 
     left = "broken off"
+    beside = LivePrices(attachment.recording.copy_to)
     try:
-        left = run.live(attachment.recording, attachment.clock, begin, load=load, **view)
+        left = run.live(attachment.recording, attachment.clock, begin, load=load, prices=beside, **view)
     finally:
         for number in ends:
             signal.signal(number, signal.SIG_IGN)
+        beside.stop()
         if load is not None:
             load.stop()
         attachment.stop(left)

@@ -190,7 +190,7 @@ def shorten(text: str, width: int, ellipsis: str = "…") -> str:
     following = text[len(head)]
     whole = head if following == " " else head[: head.rfind(" ") + 1].rstrip()
     if following != " " and len(whole) < len(head) // 2:  # one long word: better its beginning than nothing
-        whole = _NUMBER_AT_END.sub("", head) if following.isdigit() or following in ".,:" else head
+        whole = _NUMBER_AT_END.sub("", head) if following.isdecimal() or following in ".,:" else head
     return whole.rstrip(" ·|-=×→(") + ellipsis
 
 

@@ -17,7 +17,7 @@ from rich.color_triplet import ColorTriplet
 from rich.errors import StyleSyntaxError
 from rich.style import Style
 
-from vtop import plain, xdg
+from vtop import plain, small_file, xdg
 from vtop.errors import VtopError
 from vtop.shipped import folder
 
@@ -207,8 +207,8 @@ def load(name: str = "dark", *, ascii: bool = False, colour: bool = True) -> Loo
     if name not in names():
         raise VtopError(f"there is no theme {name!r}: there are {', '.join(names())}")
     try:
-        return look(name, tomllib.loads(path_of(name).read_text("utf-8")), ascii=ascii, colour=colour)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        return look(name, tomllib.loads(small_file.read_text(path_of(name))), ascii=ascii, colour=colour)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, RecursionError) as error:
         raise VtopError(f"theme {name!r} cannot be read ({error}): there are {', '.join(names())}") from None
 
 

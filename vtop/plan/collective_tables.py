@@ -15,10 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from vtop import small_file
 from vtop.errors import VtopError
 from vtop.plan.all_reduce import Measured
 
 LIMIT_BYTES: Final = 64 << 20
+_LONGEST_S: Final = 3600.0  # of a call
 FASTEST: Final = "fastest"
 _BACKENDS: Final = re.compile(r"Using (\[[^\]]*\]) all-reduce backends \(in dispatch order\) for group '([^']*)'")
 _BYTES: Final = {"torch.bfloat16": 2, "torch.float16": 2, "torch.float32": 4}
@@ -33,13 +35,13 @@ def read(path: Path, ranks: int | None = None, backend: str = FASTEST) -> Measur
     if text.lstrip().startswith("{"):
         try:
             content = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise VtopError(f"{path}: broken JSON ({error})") from error
         try:
             if "sequence_lengths" in content:
                 return _vllm_json(path, content, backend)
             return _nccl_json(path, content, ranks)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError) as error:
             raise VtopError(f"{path}: JSON of neither all_reduce_perf -J nor vLLM's communicator benchmark") from error
     if "Device Communicator Benchmark Results" in text or "Tensor Shape" in text:
         return _vllm_text(path, text, ranks, backend)
@@ -49,9 +51,7 @@ def read(path: Path, ranks: int | None = None, backend: str = FASTEST) -> Measur
 def text_of(path: Path) -> str:
     """A file's text. Raises VtopError."""
     try:
-        if path.stat().st_size > LIMIT_BYTES:
-            raise VtopError(f"{path}: larger than {LIMIT_BYTES >> 20} MiB: no such output")
-        return path.read_text(encoding="utf-8", errors="replace")
+        return small_file.read_text(path, LIMIT_BYTES, errors="replace")
     except OSError as error:
         raise VtopError(f"{path}: cannot be read ({error.strerror})") from error
 
@@ -77,7 +77,7 @@ def _nccl_text(path: Path, text: str, ranks: int | None) -> Measured:
             if words[:2] == ["size", "count"]:
                 head, counted = words, "#wrong" in words  # older ones print how far off a value was, not how many
             continue
-        if len(words) < 6 or not words[0].isdigit() or not words[1].isdigit():
+        if len(words) < 6 or not words[0].isdecimal() or not words[1].isdecimal() or len(words[0]) > 18:
             continue
         if not head:
             raise VtopError(f"{path}: rows without their header; keep the whole output of all_reduce_perf")
@@ -131,6 +131,8 @@ def _nccl_json(path: Path, content: dict[str, Any], ranks: int | None) -> Measur
 
 
 def _measured(path: Path, points: dict[int, float], p: int, graph: int) -> Measured:
+    if (odd := next((size for size, took_s in points.items() if not 0 < took_s < _LONGEST_S), None)) is not None:
+        raise VtopError(f"{path}: {odd} bytes took {points[odd]:.6g} s: no time of an all-reduce")
     made = Measured(p, tuple(sorted(one for one in points.items() if one[0] > 0)), str(path))
     notes = ["out-of-place times, as vLLM reduces"]
     if not graph:

@@ -11,6 +11,7 @@ from vtop.plan.kv import RECORDED, Mix
 from vtop.recording import Request
 from vtop.recording.events import AnyEvent
 from vtop.session.frame.frame import View
+from vtop.session.frame.gpus import counted_of
 from vtop.session.history.window import between
 from vtop.session.kv.pool import pool_at
 from vtop.session.session import Session
@@ -47,6 +48,7 @@ class Observed:
     mix: Mix | None
     concurrency: int | None
     steps: Steps | None
+    gpu: str | None = None  # the name of the one GPU that served
 
 
 def observed(session: Session, name: str, requests: Sequence[Request] = ()) -> Observed:
@@ -72,6 +74,7 @@ def observed(session: Session, name: str, requests: Sequence[Request] = ()) -> O
         mix = None
     nominal = account.nominal.concurrency if account.nominal is not None else None
     most = _most_in_flight(requests)
+    gpus = counted_of(session.gpus.part(now_s, now_s, local=True).devices)
     return Observed(
         name=name,
         shape=identity.shape if identity is not None else None,
@@ -87,6 +90,7 @@ def observed(session: Session, name: str, requests: Sequence[Request] = ()) -> O
         mix=mix,
         concurrency=most if most is not None else round(nominal) if nominal is not None else None,
         steps=_steps(session),
+        gpu=gpus[0].name if len(gpus) == 1 else None,
     )
 
 

@@ -12,7 +12,7 @@
                                      that the bandwidth alone eats what is saved: no T pays. Not where reading the
                                      weights takes longer than computing, which is where small T lie.
 
-1/p is optimistic: narrow products are less efficient. Time per T comes best from a profile fitted on recordings.
+1/p is optimistic: narrow matmuls are less efficient. Time per T comes best from a profile fitted on recordings.
 Source: Megatron-LM (arXiv 1909.08053) for two all-reduces a layer. Seconds, bytes, FLOPs.
 """
 

@@ -82,6 +82,6 @@ def group(of: Topology, gpus: Sequence[int]) -> Group:
 
 
 def _strength(link: str) -> int:
-    if link.startswith("NV") and link[2:].isdigit():
+    if link.startswith("NV") and link[2:].isdecimal():
         return len(ORDER) + int(link[2:])
     return ORDER.index(link) if link in ORDER else -1

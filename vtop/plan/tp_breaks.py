@@ -13,7 +13,7 @@ from typing import Final
 
 from vtop.plan.model_config import ModelConfig
 
-NARROW: Final = 1024  # columns of a rank's product, below which it is marked; by experience, not by a rule
+NARROW: Final = 1024  # columns of a rank's matmul, below which it is marked; by experience, not by a rule
 LONG: Final = 0.1  # of the projections' FLOPs, from which on attention over the context is marked
 _EXPERTS: Final = ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
 
@@ -66,7 +66,7 @@ def breaks(model: ModelConfig, p: int, setting: Setting) -> list[Break]:
     elif (group := model.number("quantization_group_size")) and group > 0 and dense.intermediate // p % group:
         refuse(f"a rank's {dense.intermediate // p:,} columns are no whole number of quantization groups of {group}")
     elif dense.intermediate // p < NARROW:
-        mark(f"a rank's products are {dense.intermediate // p:,} columns wide: slower than 1/{p} of the whole one")
+        mark(f"a rank's matmuls are {dense.intermediate // p:,} columns wide: slower than 1/{p} of the whole one")
     if setting.sequence_parallel:
         refuse("sequence parallelism reduces and gathers (reduce-scatter, all-gather) where this counts all-reduces")
     if p > dense.kv_heads:

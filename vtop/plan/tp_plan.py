@@ -47,7 +47,7 @@ CHECKLIST: Final = (
         "slow in all_reduce_perf already: NVLink, PCIe, NIC, NUMA before the model",
     ),
     ("benchmark against trace", "fast alone, slow in the server: rank layout, streams, CPU affinity, other traffic"),
-    ("the products", "communication is short and the speed-up still poor: columns and heads a rank, kernel efficiency"),
+    ("the matmuls", "communication is short and the speed-up still poor: columns and heads a rank, kernel efficiency"),
     ("scheduling and queueing", "steps are faster and p99 or goodput is not: T, the queue, batch forming, balance"),
 )
 
@@ -282,9 +282,9 @@ def _verdict(p: int, refused: Sequence[Break], rows: Sequence[Step], fits: bool 
         return "", "the baseline"
     paying = [one.tokens for one in rows if one.pays]
     if len(paying) == len(rows):
-        return PAYS, "what is saved in products is more than what all-reduces add, at every T"
+        return PAYS, "what is saved in matmuls is more than what all-reduces add, at every T"
     if not paying:
-        return NO, "all-reduces add more than is saved in products, at every T"
+        return NO, "all-reduces add more than is saved in matmuls, at every T"
     return MIXED, f"it pays at T = {', '.join(map(str, paying))}, not at the others"
 
 

@@ -11,6 +11,7 @@ Source: vLLM v1/worker/gpu_worker.py (annotate_profile).
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import re
 import zlib
@@ -21,9 +22,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from vtop import small_file
 from vtop.errors import VtopError
 
-LIMIT_BYTES: Final = 2 << 30
+LIMIT_BYTES: Final = 1 << 30
 NEAR: Final = 0.05
 PADDED: Final = 0.25  # by which a captured size may exceed the tokens of a step
 _KERNEL: Final = re.compile(r"all_?reduce|AllReduce|cross_device_reduce|multimem_|one_?shot_|two_?shot_", re.IGNORECASE)
@@ -93,13 +95,15 @@ def check(path: Path, layers: int, hidden: int, activation_bytes: int) -> TraceC
 
 def _events(path: Path) -> list[Mapping[str, Any]]:
     try:
-        if path.stat().st_size > LIMIT_BYTES:
-            raise VtopError(f"{path}: larger than {LIMIT_BYTES >> 30} GiB: record fewer steps")
-        raw = path.read_bytes()
-        content = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+        raw = small_file.read_bytes(path, LIMIT_BYTES)
+        if raw[:2] == b"\x1f\x8b":
+            raw = gzip.GzipFile(fileobj=io.BytesIO(raw)).read(LIMIT_BYTES + 1)
+        if len(raw) > LIMIT_BYTES:
+            raise VtopError(f"{path}: holds more than {LIMIT_BYTES >> 20} MiB: record fewer steps")
+        content = json.loads(raw)
     except (OSError, EOFError, zlib.error) as error:
-        raise VtopError(f"{path}: cannot be read ({error})") from error
-    except ValueError as error:
+        raise VtopError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    except (ValueError, RecursionError) as error:
         raise VtopError(f"{path}: no JSON, or cut short ({error})") from error
     events = content.get("traceEvents") if isinstance(content, dict) else content
     if not isinstance(events, list):
@@ -119,7 +123,7 @@ def _steps(events: list[Mapping[str, Any]]) -> list[int | None]:
 
 def _seconds(event: Mapping[str, Any]) -> float:
     took = event.get("dur", 0)
-    return took / 1e6 if isinstance(took, int | float) else 0.0
+    return took / 1e6 if isinstance(took, int | float) and 0 <= took < 1e15 else 0.0
 
 
 def _device(event: Mapping[str, Any]) -> int:
@@ -130,4 +134,4 @@ def _device(event: Mapping[str, Any]) -> int:
 def _payload(event: Mapping[str, Any]) -> int | None:
     args = event.get("args") or {}
     many, size = args.get("In msg nelems"), _BYTES.get(str(args.get("dtype")))
-    return many * size if isinstance(many, int) and size is not None else None
+    return many * size if isinstance(many, int) and 0 <= many < 1 << 63 and size is not None else None

@@ -174,6 +174,20 @@ class LiveRecording:
             self.append(Note(source="recording", text=f"{path} begins here: what was before is not at hand any more"))
             return "from now on"
 
+    def copy_to(self, target: Path) -> Path | None:
+        """A file with all lines of the session so far: the one it is recorded to from its beginning, else `target`,
+        written now without holding up what is appended meanwhile. None where its beginning is not at hand."""
+        if self.path is not None:
+            return self.path if self.path in self._files else None
+        spool = self._files.get(None)
+        if spool is None:
+            return None
+        try:
+            spool.copy_to(target)
+        except OSError:
+            return None
+        return target
+
     def _begun_now(self) -> Start:
         return msgspec.structs.replace(self.start, t=self._last_t)
 

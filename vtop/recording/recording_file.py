@@ -81,6 +81,13 @@ class RecordingFile:
         finally:
             self._raw.seek(0, os.SEEK_END)
 
+    def copy_to(self, target: Path) -> None:
+        """What stands in the file now; nothing that is written meanwhile waits for it. Raises OSError."""
+        at, ends = 0, os.fstat(self._raw.fileno()).st_size
+        with target.open("wb") as copy:
+            while at < ends and (chunk := os.pread(self._raw.fileno(), min(1 << 18, ends - at), at)):
+                at += copy.write(chunk)
+
     def saved(self, until_s: float) -> Saved | None:
         """What stands in the file, once it is closed; None for one that nobody will find by a name."""
         if self.path is None or self.path == STDOUT:

@@ -30,7 +30,7 @@ from typing import Any, Final, get_args, get_type_hints
 
 import msgspec
 
-from vtop import units
+from vtop import small_file, units
 from vtop.errors import VtopError
 from vtop.metrics.histogram import Range
 from vtop.report.model import Report
@@ -86,10 +86,10 @@ class Outcome:
 def read(path: Path) -> tuple[Rule, ...]:
     """The rules of a file. Raises VtopError that names the file, the rule and what was expected."""
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(small_file.read_text(path))
     except OSError as error:
         raise VtopError(f"--expect {path}: cannot be read ({error.strerror})") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise VtopError(f"--expect {path}: not TOML ({error})") from error
     if not content:
         raise VtopError(f'--expect {path}: it holds no expectation; write [name] and that = "preemptions == 0"')

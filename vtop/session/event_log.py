@@ -59,6 +59,12 @@ class EventLog:
                 self._all[place] = (t, one.told())
         self._told = len(self._all)
 
+    def forget(self, before_t: float, kept: int) -> None:
+        """Give up what was known before an instant, but for the latest `kept` of all and what stands in the charts."""
+        self.put_into_words()
+        del self._all[: max(0, min(_seen(self._all, before_t), len(self._all) - kept))]
+        self._told = len(self._all)
+
     def known(self, now_s: float, most: int | None = None) -> tuple[LoggedEvent, ...]:
         """By an instant; the latest `most` of it."""
         seen = _seen(self._all, now_s)

@@ -356,7 +356,7 @@ class Session:
         What was recorded stays recorded. Numbers over a window from there on stay as they were; counts since the
         session began are not known any more.
         """
-        self._log.put_into_words()
+        self._log.forget(before_s, EVENTS_SHOWN * 10)
         for server in self.servers:
             server.forget(before_s)
 

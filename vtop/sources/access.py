@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from vtop import small_file
 from vtop.access import Access
 from vtop.errors import VtopError
 from vtop.sources.connection import check
@@ -24,7 +25,7 @@ def access_of(
     """What the command line and VTOP_API_KEY say. Raises VtopError; no message repeats a key or a value."""
     if api_key is None and api_key_file is not None:
         try:
-            api_key = api_key_file.read_text(encoding="utf-8").strip()
+            api_key = small_file.read_text(api_key_file, 1 << 16).strip()
         except (OSError, UnicodeDecodeError) as error:
             raise VtopError(f"--api-key-file {api_key_file}: cannot be read") from error
     api_key = (api_key or os.environ.get("VTOP_API_KEY") or "").strip() or None

@@ -104,19 +104,19 @@ def _split(text: str) -> _Parts:
         raise wrong("a query or fragment is no part of a server's address")
     if not hostport:
         raise wrong("the host is missing")
-    if not found and hostport.isascii() and hostport.isdigit():
+    if not found and hostport.isascii() and hostport.isdecimal():
         hostport = f":{hostport}"  # a port alone
     host, port_text = _host_and_port(hostport)
     if host.startswith("["):
         raise wrong("the brackets hold no IPv6 address")
     port = None
     if port_text:
-        if not (port_text.isascii() and port_text.isdigit() and 0 < int(port_text) < 65536):
+        if not (port_text.isascii() and port_text.isdecimal() and 0 < int(port_text) < 65536):
             raise wrong(f"{port_text!r} is no port (1 to 65535)")
         port = int(port_text)
     elif not found:
         port = DEFAULT_PORT
-    if host.isdigit():
+    if host.isdecimal():
         raise wrong(f"{host} alone is no host (a port is written :{host})")
     return _Parts(
         scheme=scheme or "http",
@@ -137,7 +137,7 @@ def _host_and_port(text: str) -> tuple[str, str]:
     if text.count(":") > 1:
         before, _, last = text.rpartition(":")
         # `::1:8000` is an address by the letter, but a person means a port
-        if last.isdigit() and (int(last) >= 1024 or last in ("80", "443")) and _ipv6(before):
+        if last.isdecimal() and (int(last) >= 1024 or last in ("80", "443")) and _ipv6(before):
             return before, last
         return text, ""
     host, _, port = text.partition(":")

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from vtop import plain
+from vtop import plain, small_file
 from vtop.errors import VtopError
 
-LIMIT_BYTES: Final = 8 << 20
+MOST_SERVERS: Final = 1000  # each is asked by a thread of its own
 _EXPECTED: Final = 'expected file_sd as JSON or YAML, [{"targets": ["gpu7:8000"]}], or an address a line'
 _YAML: Final = re.compile(r"\s*(#.*\n\s*|---\s*\n\s*)*(-\s|[\w\"']+:(\s|$))")  # how a list or a mapping begins
 MOST_LABELS: Final = 64  # of a server
@@ -40,9 +40,7 @@ _groups = msgspec.json.Decoder(list[_Group])
 def listed_in(file: Path) -> list[Listed]:
     """The servers of a file, each once. Raises VtopError."""
     try:
-        if file.stat().st_size > LIMIT_BYTES:
-            raise VtopError(f"--targets {file}: larger than {LIMIT_BYTES >> 20} MiB, not read")
-        text = file.read_bytes().decode("utf-8-sig")
+        text = small_file.read_bytes(file).decode("utf-8-sig")
     except OSError as error:
         raise VtopError(f"--targets {file}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError:
@@ -58,6 +56,8 @@ def listed_in(file: Path) -> list[Listed]:
     first: dict[str, Listed] = {}
     for one in found:
         first.setdefault(one.url, one)
+    if len(first) > MOST_SERVERS:
+        raise VtopError(f"--targets {file}: {len(first):,} servers; at most {MOST_SERVERS:,} are watched at once")
     return list(first.values())
 
 

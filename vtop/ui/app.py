@@ -83,6 +83,9 @@ class PricesSource(Protocol):
     def of(self, phase: int | None) -> Prices | None:
         """phase: of vtop's own load; None: of a load that was watched."""
 
+    def asked(self, now_s: float) -> None:
+        """Somebody looks at them."""
+
 
 class VtopApp(textual_private.OneLineApp):
     """One session on the screen. `recording` may be live or a file; the app does not ask which."""
@@ -236,6 +239,8 @@ class VtopApp(textual_private.OneLineApp):
             self._load_failed = True
             self.say(f"the load does not run: {self._load.failed}", bad=True, for_s=UNTIL_CLICKED_S)
         now_s = self.playhead.now()
+        if self._prices is not None and self.only == "why":
+            self._prices.asked(now_s)
         moved = now_s != self._drawn_at_s or (self._prices is not None and self._prices.made != self._priced)
         if self.playhead.live and self.live is not None:
             since_s = began - self._drawn_clock  # time passes: the age of the data is news

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from vtop import xdg
+from vtop import small_file, xdg
 
 
 class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -25,7 +25,7 @@ def path() -> Path:
 def load() -> Remembered:
     """Nothing where there is no such file, or one that means nothing to this vtop."""
     with contextlib.suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(path().read_bytes(), type=Remembered)
+        return msgspec.json.decode(small_file.read_bytes(path(), 1 << 16), type=Remembered)
     return Remembered()
 
 

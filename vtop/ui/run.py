@@ -26,13 +26,15 @@ def live(
     window_s: float | None,
     hidden: frozenset[str],
     load: LoadControl | None = None,
+    prices: PricesSource | None = None,
     keys: Sequence[Key] = KEYS,
 ) -> str:
     """Show a session while it is being recorded; why the screen was left. Raises SystemExit after a fault of vtop's.
 
     `begin` lets the sources go; `load` is vtop's own, for the keys that change it.
     """
-    app = VtopApp(recording, Playhead(clock, clock), look, window_s=window_s, hidden=hidden, load=load, keys=keys)
+    playhead = Playhead(clock, clock)
+    app = VtopApp(recording, playhead, look, window_s=window_s, hidden=hidden, load=load, keys=keys, prices=prices)
 
     def died(thread: threading.ExceptHookArgs) -> None:
         """A source is lost, the session is not; a traceback now would go across the screen."""

@@ -11,6 +11,9 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
+from vtop import small_file
 from vtop.engine.core.model_shape import ModelShape
 from vtop.engine.core.timing import Frontend, Timing
 from vtop.errors import VtopError
@@ -21,6 +24,7 @@ if TYPE_CHECKING:  # it brings numpy and the session, which a server has no use 
 FOLDER = Path(__file__).resolve().parents[1] / "profiles"
 MEASURES = ("e2e_s", "ttft_s", "prefill_s", "decode_s")
 
+_TOO_LARGE = 1e30
 _Record = TypeVar("_Record", Timing, Frontend, ModelShape)
 
 
@@ -155,10 +159,10 @@ def load(name: str) -> Profile:
     """A profile by its name, or from a file. Raises VtopError when there is none such, or it is none."""
     path = Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml"
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        found = tomllib.loads(small_file.read_text(path))
     except OSError as error:
         raise VtopError(f"no profile {name!r}: give a .toml file or one of {', '.join(names())}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise VtopError(f"{path}: not a profile ({error})") from error
     try:
         return Profile(
@@ -175,7 +179,7 @@ def load(name: str) -> Profile:
             gpu=found.get("gpu", found.get("card")),
             held_out=tuple(Residual(**residual) for residual in found.get("held_out", ())),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
         raise VtopError(f"{path}: not a profile ({error})") from error
 
 
@@ -183,7 +187,11 @@ def _record(kind: type[_Record], values: dict[str, Any]) -> _Record:
     unknown = values.keys() - {one.name for one in fields(kind)}
     if unknown:
         raise ValueError(f"unknown {', '.join(sorted(unknown))}")
-    return kind(**values)
+    for name, value in values.items():  # a rate is divided by, and a model without layers or heads is none
+        least = 1e-300 if kind is ModelShape or name.endswith(("_bytes_s", "_flops_s")) else 0
+        if isinstance(value, int | float) and not least <= value < _TOO_LARGE:
+            raise ValueError(f"{name} = {value:g}")
+    return msgspec.convert(values, kind)
 
 
 def dump(profile: Profile) -> str:

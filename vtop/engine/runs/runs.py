@@ -32,6 +32,7 @@ from vtop.session.session import Session
 from vtop.session.session import read as read_session
 
 THINK_AT_MOST_S = 0.1  # more is a change of the load, not its client
+ROUNDS = 3  # of requests in flight that must have been answered of a load that is under way
 ENOUGH = 0.8  # of a phase's requests that the scrapes must have counted
 SETTLE_S = 1.5  # the scrape on which a phase's last request is counted comes so much after its end, at most
 HELD_S = 0.05  # a request that is sent so much after it was due was held back
@@ -76,8 +77,9 @@ def runs(path: Path, flags: Mapping[str, Any] | None = None) -> list[Run]:
     return [found for found in read(path, flags) if isinstance(found, Run)]
 
 
-def read(path: Path, flags: Mapping[str, Any] | None = None) -> list[Run | str]:
-    """The runs, and in the place of what is none why it is none."""
+def read(path: Path, flags: Mapping[str, Any] | None = None, *, unended: bool = False) -> list[Run | str]:
+    """The runs, and in the place of what is none why it is none. unended: also a load that is still under way, as
+    far as it has come."""
     requests: list[Request] = []
     phases: list[Phase] = []
 
@@ -94,7 +96,7 @@ def read(path: Path, flags: Mapping[str, Any] | None = None) -> list[Run | str]:
     if (many := _several(session)) is not None:
         return [many]
     if phases:
-        found = list(_of_phases(name, session, phases, requests, flags or {}))
+        found = list(_of_phases(name, session, phases, requests, flags or {}, unended=unended))
     else:
         found = list(_of_scrapes(name, session, flags or {}))
     which, apart_s = fingerprint(session), session.start.interval_s
@@ -117,14 +119,24 @@ def _several(session: Session) -> str | None:
 
 
 def _of_phases(
-    name: str, session: Session, phases: list[Phase], requests: list[Request], flags: Mapping[str, Any]
+    name: str,
+    session: Session,
+    phases: list[Phase],
+    requests: list[Request],
+    flags: Mapping[str, Any],
+    *,
+    unended: bool,
 ) -> Iterator[Run | str]:
     begins = [phase for phase in phases if phase.state == "begin"]
     for begin in begins:
         end = next((phase for phase in phases if phase.phase == begin.phase and phase.state == "end"), None)
         mine = [request for request in requests if request.phase == begin.phase and request.end_s is not None]
         others = [one for one in requests if one.phase != begin.phase and one.status == 200 and one.end_s is not None]
-        found = _of_phase(session, begin, end, (mine, others), flags)
+        end_s = end.t if end is not None else session.end_s
+        if end is None and not (unended and len(mine) >= ROUNDS * (begin.concurrency or 1)):
+            found: Run | str = "it has no end on record"
+        else:
+            found = _of_phase(session, begin, end_s, (mine, others), flags)
         label = f"{name}, {begin.spec}" if len(begins) > 1 else name
         said = f"phase {begin.phase + 1}, {begin.spec}: {found}"
         yield replace(found, name=label) if isinstance(found, Run) else said
@@ -133,22 +145,20 @@ def _of_phases(
 def _of_phase(
     session: Session,
     begin: Phase,
-    end: Phase | None,
+    end_s: float,
     requests: tuple[list[Request], list[Request]],
     flags: Mapping[str, Any],
 ) -> Run | str:
     """`requests`: its own, and those of other phases and the trials before them, which show what the server takes."""
     mine, others = requests
-    if end is None:
-        return "it has no end on record"
     done = [request for request in mine if request.error is None and request.sent_s is not None]
     if not done:
         return "no request of it succeeded"
     if len(done) < len(mine):
         return f"{len(mine) - len(done)} of its {len(mine)} requests failed, and what they cost is not known"
     done.sort(key=lambda request: request.sent_s or 0.0)
-    window = between(session.servers, _scrape_s(session, begin.t), end.t + SETTLE_S, session.end_s)
-    first_s, last_s = whole_span(done) or (begin.t, end.t)
+    window = between(session.servers, _scrape_s(session, begin.t), end_s + SETTLE_S, session.end_s)
+    first_s, last_s = whole_span(done) or (begin.t, end_s)
     counted = [other for other in others if _within(other, window)]
     seen = observed(session, window, (first_s, last_s), last_s - first_s, answers=answers_of(done), foreign=counted)
     if seen is None or seen.requests < ENOUGH * len(done):
@@ -205,7 +215,7 @@ def _prefix(spec: str, block_size: int) -> tuple[Hashable, ...]:
     """The blocks that every prompt of a load has alike: those of `prefix=256`."""
     words = dict(word.partition("=")[::2] for word in spec.split())
     tokens = words.get("prefix", "0")
-    return tuple(("prefix", block) for block in range(int(tokens) // block_size)) if tokens.isdigit() else ()
+    return tuple(("prefix", block) for block in range(int(tokens) // block_size)) if tokens.isdecimal() else ()
 
 
 def _remarks(begin: Phase, done: list[Request], flags: Flags, keys: Sequence[Hashable]) -> tuple[str, ...]:

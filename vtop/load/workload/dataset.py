@@ -8,12 +8,15 @@ have it, or `timestamp_s` or `arrival_s` in seconds; and, if it likes, `hash_ids
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
+from vtop import small_file
 from vtop.errors import VtopError
 from vtop.load.workload.phase import PlannedPhase
 
@@ -51,6 +54,7 @@ class _Line(msgspec.Struct):
     conversations: list[_Turn] | None = None
 
 
+LIMIT_BYTES: Final = 1 << 30
 _line = msgspec.json.Decoder(_Line)
 _DATASET = 'such as {"prompt": "…"} or {"input": 1024, "output": 256}'
 _TRACE = 'such as {"timestamp_s": 1.5, "input_length": 1024, "output_length": 256}'
@@ -60,7 +64,7 @@ def look_for(phases: Sequence[PlannedPhase]) -> None:
     """Raises VtopError for the first file of the phases that cannot be opened; reads none of them."""
     for path in {path: None for phase in phases if (path := phase.trace or phase.dataset) is not None}:
         try:
-            open(Path(path).expanduser(), "rb").close()
+            open(os.open(Path(path).expanduser(), os.O_RDONLY | os.O_NONBLOCK), "rb").close()  # waits at no pipe
         except OSError as error:
             raise _unreadable(path, error) from None
 
@@ -71,7 +75,7 @@ def read(phase: PlannedPhase) -> tuple[Item, ...]:
     if path is None:
         return ()
     try:
-        text = Path(path).expanduser().read_bytes()
+        text = small_file.read_bytes(Path(path).expanduser(), LIMIT_BYTES)
     except OSError as error:
         raise _unreadable(path, error) from None
     return parse(text, phase, Path(path).name)
@@ -87,8 +91,8 @@ def parse(text: bytes, phase: PlannedPhase, name: str) -> tuple[Item, ...]:
     for where, line in _lines(text, name):
         try:
             item = _request(_line.decode(line), phase)
-        except (ValueError, msgspec.MsgspecError) as error:  # msgspec speaks of $.input: as good a name as any
-            raise VtopError(f"{where}: {error}") from None
+        except (ValueError, msgspec.MsgspecError, RecursionError) as error:
+            raise VtopError(f"{where}: {error}") from None  # msgspec speaks of $.input: as good a name as any
         if item is not None:
             items.append(item)
     if not items:
@@ -100,7 +104,7 @@ def _lines(text: bytes, name: str) -> Iterator[tuple[str, bytes | msgspec.Raw]]:
     if text.startswith(b"["):
         try:
             entries = msgspec.json.decode(text, type=list[msgspec.Raw])
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise VtopError(f"{name}: {error}; expected a JSON array or one JSON object a line") from None
         yield from ((f"{name} entry {number}", entry) for number, entry in enumerate(entries, 1))
         return

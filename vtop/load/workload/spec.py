@@ -342,7 +342,7 @@ def _alone(word: str, last: str) -> tuple[str, str]:
     """What is wrong with a word that has no =, and what to write."""
     if last in ("dataset", "trace"):
         return f"{word!r} stands alone", f'the name in quotes if it belongs to the file: {last}="a, b.jsonl"'
-    if last in ("in", "out") and word.isdigit():
+    if last in ("in", "out") and word.isdecimal():
         return f"{word!r} stands alone", f"{last}=512~2048 for a range"
     if word.partition(":")[0] in ("poisson", "constant", "gamma"):
         return f"{word!r} stands alone", f"arrival={word}"

@@ -48,7 +48,7 @@ def _speed(answer: TpPlan, able: list[Candidate]) -> list[Block]:
     rows = []
     for at, first in enumerate(able[0].rows):
         rows.append((str(first.tokens), *(_times(one.rows[at]) for one in able)))
-    notes = [f"Time on one GPU: {answer.timing}. Products are taken to split into 1/p: optimistic for narrow ones."]
+    notes = [f"Time on one GPU: {answer.timing}. Matmuls are taken to split into 1/p: optimistic for narrow ones."]
     if any(step.beyond for one in able for step in one.rows):
         notes.append("* a call is larger than any that was measured.")
     blocks: list[Block] = [Table("Speed-up over one GPU", head, tuple(rows), tuple(notes), words=())]
@@ -122,11 +122,11 @@ def _steps(one: Candidate) -> Block:
     if one.fitted is not None and one.fitted.bus_bytes_s is not None:
         notes.append(
             f"A line through the measured sizes: alpha {units.seconds(one.fitted.alpha_s)}, "
-            f"B {one.fitted.bus_bytes_s / 1e9:.0f} GB/s, off by {one.fitted.worst_ratio:.0%} at most."
+            f"B {units.significant(one.fitted.bus_bytes_s / 1e9)} GB/s, off by {one.fitted.worst_ratio:.0%} at most."
         )
     if one.threshold_known:
         if one.threshold_tokens is None:
-            notes.append("No T pays: the bandwidth alone eats what the products save.")
+            notes.append("No T pays: the bandwidth alone eats what the matmuls save.")
         else:
             notes.append(f"It pays from T > {one.threshold_tokens:.2f} on, as long as time grows with T alone.")
     notes += [f"Note: {broken.why}." for broken in one.breaks if not broken.refused]
@@ -139,7 +139,8 @@ def _steps(one: Candidate) -> Block:
     pipeline = one.pipeline
     took = f", {units.seconds(pipeline.seconds)} in all" if pipeline.seconds is not None else ""
     notes.append(
-        f"{one.p} stages (PP) instead: {pipeline.hops} hops of {units.bytes_(pipeline.bytes_per_hop)} a step{took}: "
+        f"{one.p} stages (PP) instead: {pipeline.hops} hop{'' if pipeline.hops == 1 else 's'} of "
+        f"{units.bytes_(pipeline.bytes_per_hop)} a step{took}: "
         "a step is no shorter, as many steps are under way at once."
     )
     return Table(f"TP={one.p}", head, rows, tuple(notes), words=(8,))

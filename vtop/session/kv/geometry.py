@@ -190,7 +190,7 @@ def _heads(shape: Shape, count: int) -> list[tuple[int, int]] | str:
     values = head_dim + (_int(shape, "v_head_dim") or head_dim)
     each = shape.get("num_key_value_heads", shape.get("num_kv_heads"))
     if isinstance(each, str):
-        listed = [int(word) for word in each.split(",") if word.strip().isdigit()]
+        listed = [int(word) for word in each.split(",") if word.strip().isdecimal()]
         if len(listed) != count:
             return f"its list of KV heads has {len(listed)} numbers for {count} layers"
         return [(one, values) for one in listed]

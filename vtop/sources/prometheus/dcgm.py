@@ -129,7 +129,7 @@ class GpuReader:
         index = gpu.labels.get("gpu", "")
         used, free = values.get("mem_used_bytes"), values.get("mem_free_bytes")
         return GpuReading(
-            index=int(index) if index.isdigit() else 0,
+            index=int(index) if index.isdecimal() else 0,
             uuid=gpu.key,
             name=gpu.labels.get("modelName"),
             util_ratio=values.get("util_ratio"),
@@ -177,7 +177,7 @@ def _same_host(server: Mapping[str, str], gpu: Mapping[str, str]) -> bool:
 
 def _host(instance: str) -> str:
     host, _, port = instance.rpartition(":")
-    return host if port.isdigit() else instance
+    return host if port.isdecimal() else instance
 
 
 def _first(labels: Mapping[str, str], names: Sequence[str]) -> str | None:

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from vtop import __version__
+from vtop import __version__, plain
 from vtop.errors import VtopError
 from vtop.recording import End, Event, Note, Scrape, Start, Target
 from vtop.recording.events import FORMAT
@@ -19,10 +19,12 @@ from vtop.sources.prometheus.dcgm import GpuReader, JoinedGpu, joined
 from vtop.sources.prometheus.history import History, ScrapeFolder, ServerCopies, about
 from vtop.sources.prometheus.pages import PageReader
 from vtop.sources.prometheus.who import FoundTarget, servers
+from vtop.sources.targets import LONGEST_LABEL
 
 DEFAULT_PORT: Final = 9090
 _PAGES: Final = ("/graph", "/query", "/targets", "/alerts", "/api/v1", "/api/v1/query")  # what people copy
 _LATE_INTERVALS: Final = 2.5  # a first sample so much later than asked for is reported
+GROUPING: Final = ("cluster", "container", "env", "job", "namespace", "node", "pod", "region", "service", "zone")
 _UNKNOWN_INTERVAL_S: Final = 15.0
 
 
@@ -137,8 +139,15 @@ def targets(found: Sequence[FoundTarget], with_gpus: Collection[int] = ()) -> tu
     usual_s = interval_s(found)
     own = [one.interval_s if one.interval_s != usual_s else None for one in found]
     return tuple(
-        Target(url=one.name, local=place in with_gpus, interval_s=own[place]) for place, one in enumerate(found)
+        Target(url=one.name, local=place in with_gpus, interval_s=own[place], labels=labels_of(one))
+        for place, one in enumerate(found)
     )
+
+
+def labels_of(one: FoundTarget) -> dict[str, str]:
+    """What servers are grouped by. Of a label that is not known here nobody knows what it holds."""
+    own = [(name, value) for name, value in one.copies[0].labels if name in GROUPING]
+    return {name: plain.line(value)[:LONGEST_LABEL] for name, value in own}
 
 
 def interval_s(found: Sequence[FoundTarget]) -> float:
