@@ -173,6 +173,7 @@ def test_prefill_and_decode_servers_of_one_deployment_are_not_added_up() -> None
     assert frame.ttft.decode_first_token_s == pytest.approx(0.25)
     assert {row.name: row.mean_s for row in frame.latencies} == {"TTFT": pytest.approx(0.8), "e2e": pytest.approx(4.25)}
     assert frame.prefix_cache.hit_tokens == 0
+    assert [(one.source, one.ratio) for one in frame.prompt_sources] == [("computed", 1.0), ("connector", 0.0)]
     assert any(said.startswith("prefill on http://host0:8000, decode on http://host1") for said in told(frame, "note"))
     assert [said for said in told(frame, "note") if "KV transfers fail" in said] == [
         "http://host1:8000: KV transfers fail: 1 since vtop attached"  # told again after a minute at the earliest
@@ -194,7 +195,11 @@ def test_what_a_kv_connector_brought_is_told_beside_what_was_cached_here() -> No
     log = Log()
     for second in range(2, 5):
         log.scrape(float(second), divided(second, "decode"))
-    cache = log.frame(4.5).prefix_cache
+    frame = log.frame(4.5)
+    cache = frame.prefix_cache
+    assert (cache.external_tokens, cache.external_ratio) == next(
+        (one.tokens, one.ratio) for one in frame.prompt_sources if one.source == "connector"
+    )
     assert cache.external_ratio == pytest.approx(2047 / 2048)
     assert cache.external_tokens == 2 * 4 * 2047
 

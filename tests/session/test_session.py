@@ -12,6 +12,7 @@ from vtop.recording import End, HistogramCounts, Identity, Mark, Note, Outage, S
 from vtop.session.bottleneck.status import of_session
 from vtop.session.frame.frame import Frame, View
 from vtop.session.frame.servers import Status
+from vtop.session.glossary.numbers import NUMBERS
 
 VIEW = View(window_s=60.0, columns=60)  # a column a second
 
@@ -627,6 +628,40 @@ def test_hits_are_those_of_the_window_and_say_when_recompute_may_be_among_them()
     server.engine.count(num_preemptions=40)
     log.scrape(3.0, server)
     assert log.frame().prefix_cache.recompute
+
+
+def test_a_pool_that_nobody_holds_is_not_an_empty_cache() -> None:
+    log, server = Log(), Server()
+    server.pool_tokens = 100_000
+    log.scrape(1.0, server)
+    server.engine.count(prefix_cache_queries=4096, prefix_cache_hits=4096)
+    log.scrape(2.0, server)
+    frame = log.frame()
+    assert (frame.kv.used.now, frame.kv.room_tokens) == (0.0, 100_000)
+    assert (frame.prefix_cache.hit_tokens, frame.prefix_cache.hit_ratio) == (4096, 1.0)
+    used = next(number for number in NUMBERS if number.field == "kv.used")
+    assert "cached" in (used.formula + used.caveat)
+
+
+def test_waiting_again_after_a_preemption_is_not_in_queue_time() -> None:
+    """Queued 1 s, prefill 0.2 s, then preempted twice for 5 s each, which vLLM adds to the decode interval."""
+    log, server = Log(), Server()
+    log.scrape(1.0, server)
+    server.engine.count(num_preemptions=2)
+    server.engine.finish(queue=1.0, prefill=0.2, decode=11.0, preemptions=2)
+    log.scrape(2.0, server)
+    frame = log.frame()
+    assert frame.ttft.queue_s == pytest.approx(1.0)
+    assert next(row for row in frame.latencies if row.name == "decode").mean_s == pytest.approx(11.0)
+    waiting = next(number for number in NUMBERS if number.field == "queueing.waiting")
+    assert "preempted" in waiting.caveat
+
+
+def test_the_tokens_of_a_hybrid_model_s_pool_are_those_it_tells_and_not_blocks_times_block_size() -> None:
+    log = Log()
+    config = 'vllm:cache_config_info{engine="0",block_size="4",num_gpu_blocks="20000",kv_cache_size_tokens="1300000"} 1'
+    log.scrape(1.0, Server().exposition(config + "\n"))
+    assert log.frame().kv.pool_tokens == 1_300_000
 
 
 # --- status ------------------------------------------------------------------------------------------------------

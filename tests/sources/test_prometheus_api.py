@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
@@ -124,11 +125,30 @@ def test_its_warnings_are_said_once() -> None:
         ((404, b"<html>", {}), r"404 Not Found; is it a Prometheus\?"),
         ((200, b"<html>hello", {}), r"it answers, but not as a Prometheus does"),
         ((200, {"status": "success", "data": {"result": []}}, {}), r"it answers, but not as a Prometheus does"),
+        ((200, b"[" * 200_000, {}), r"it answers, but not as a Prometheus does"),
+        ((200, b'{"status":"success","data":' + b"[" * 200_000, {}), r"it answers, but not as a Prometheus does"),
+        ((200, {"status": "success", "data": {"result": [10**400]}}, {}), r"it answers, but not as a Prometheus does"),
+        ((200, {"status": "success", "data": {"result": ["NaN"]}}, {}), r"it answers, but not as a Prometheus does"),
+        ((200, {"status": "success", "data": {"result": [1e306]}}, {}), r"it answers, but not as a Prometheus does"),
     ],
 )
 def test_what_is_refused_is_one_line_with_what_to_do(reply: Reply, said: str) -> None:
     with prometheus(lambda *_: reply) as (api, _), pytest.raises(VtopError, match=said):
         api.clock_s()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        [5.5, "abc"], [5.5, None], [5.5, {}], [5.5, "1", "2"], [5.5], "x", {}, [1e306, "1"], [-1e17, "1"],
+        ["NaN", "1"], [10**400, "1"], [None, "1"],
+    ],
+)  # fmt: skip
+def test_a_sample_that_is_none_costs_itself(odd: Any) -> None:
+    with prometheus(lambda *_: (200, matrix([1.0, "7"], odd, [3.0, "NaN"]), {})) as (api, _):
+        ((_, (found,)),) = list(api.samples("up", 0.0, 10.0))
+    assert found.columns()[0] == [1.0, 3.0]
+    assert found.columns()[1][0] == 7.0
 
 
 def test_a_key_goes_along_and_a_tenant_s_header() -> None:

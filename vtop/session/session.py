@@ -407,6 +407,7 @@ class Session:
         waiting = scrapes.gauge(Quantity.WAITING)
         preempted = scrapes.count(Quantity.PREEMPTIONS)
         before, after = divided.prefilling(scrapes), divided.decoding(scrapes)
+        sources = prompt_sources.prompt_sources(before)
         present = self._present(scrapes, now_s, servers, view)
         frame = Frame(
             now_s=now_s,
@@ -436,7 +437,8 @@ class Session:
             iteration=latencies.iteration(after),
             ttft=ttft.ttft(asked, waiting, present, divided),
             latencies=latencies.latencies(asked, divided) if not view.limit_alone else (),
-            prefix_cache=latencies.prefix_cache(before, preempted.in_window),
+            prefix_cache=latencies.prefix_cache(before, preempted.in_window, sources),
+            prompt_sources=sources,
             preemption=_preemption(scrapes, preempted),
             gpus=gpus,
             event_log=event_log,
@@ -537,7 +539,6 @@ class Session:
             growth=load_scaling.growth(self._load_scaling, frame.ttft, one_load, frame.now_s),
             waterfall=waterfall.waterfall(self.load.latest(frame.now_s), frame.now_s, frame.asked_window_s),
             speculation=speculation.speculation(scrapes),
-            prompt_sources=prompt_sources.prompt_sources(scrapes),
             failed_transfers=prompt_sources.failed_transfers(scrapes),
             lora=adapters.lora(scrapes),
             own_ttft=client_ttft.own_ttft(scrapes, self.servers, self.load.answered, frame.now_s),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from vtop.session.frame.vocabulary import RecomputeMethod, StepFrom
 
@@ -57,6 +57,10 @@ class Speculation:
     accepted_per_draft: float | None
     tokens_per_step: float | None  # of a request whose step verified a draft: the accepted and the one after them
     by_position: tuple[AcceptedAt, ...] = ()
+
+
+COMPUTED: Final = "computed"
+CONNECTOR: Final = "connector"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

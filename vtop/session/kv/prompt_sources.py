@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 from vtop.metrics.quantity import Quantity
-from vtop.session.frame.tokens import FailedTransfers, PromptSource
+from vtop.session.frame.tokens import COMPUTED, CONNECTOR, FailedTransfers, PromptSource
 from vtop.session.history.window import Window
 
-_WORDS: Final = {"local_compute": "computed", "local_cache_hit": "local cache", "external_kv_transfer": "connector"}
+_WORDS: Final = {"local_compute": COMPUTED, "local_cache_hit": "local cache", "external_kv_transfer": CONNECTOR}
 
 
 def prompt_sources(window: Window) -> tuple[PromptSource, ...]:

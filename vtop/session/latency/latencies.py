@@ -8,13 +8,13 @@ the others of the requests that finished. Source: vLLM v1/metrics/buckets.py, lo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Final
 
 from vtop.metrics.quantity import Quantity
 from vtop.samples import samples_needed
 from vtop.session.frame.latencies import Latency
-from vtop.session.frame.tokens import Iteration, PrefixCache
+from vtop.session.frame.tokens import COMPUTED, CONNECTOR, Iteration, PrefixCache, PromptSource
 from vtop.session.frame.vocabulary import Cohort
 from vtop.session.history.sides import Sides
 from vtop.session.history.window import Window
@@ -79,19 +79,19 @@ def iteration(window: Window) -> Iteration:
     )
 
 
-def prefix_cache(window: Window, preempted: float | None) -> PrefixCache:
+def prefix_cache(window: Window, preempted: float | None, told: Sequence[PromptSource]) -> PrefixCache:
     """Prompt tokens found in a cache, in the window and since the server started.
 
-    Of the prompt tokens by source where the server tells them (vLLM 0.16 and later): each prompt counts once, by what
-    it found when it was first scheduled. Else of the tokens looked up: until 0.26 the request at the head of the queue
-    is looked up again at every step while it waits for KV (vLLM v1/core/kv_cache_manager.py, get_computed_blocks).
+    told: the window's prompt tokens by source (prompt_sources.py). Hits are of these where the server tells them (vLLM
+    0.16 and later): each prompt counts once, by what it found when it was first scheduled. Else of the tokens looked
+    up: until 0.26 the request at the head of the queue is looked up again at every step while it waits for KV (vLLM
+    v1/core/kv_cache_manager.py, get_computed_blocks).
     """
-    local = window.delta(Quantity.PROMPT_TOKENS_BY_SOURCE, "local_compute")
-    if local is not None:
-        hit = _found(window, window.delta)
-        hit_ever, local_ever = _found(window, window.now), window.now(Quantity.PROMPT_TOKENS_BY_SOURCE, "local_compute")
-        elsewhere = window.delta(Quantity.PROMPT_TOKENS_BY_SOURCE, "external_kv_transfer")
-        asked, asked_ever = local + hit, (local_ever or 0.0) + hit_ever
+    if any(one.source == COMPUTED for one in told):
+        hit, asked = sum(one.tokens for one in told if one.source != COMPUTED), sum(one.tokens for one in told)
+        hit_ever, local_ever = _found_ever(window), window.now(Quantity.PROMPT_TOKENS_BY_SOURCE, "local_compute")
+        asked_ever = (local_ever or 0.0) + hit_ever
+        elsewhere = next((one for one in told if one.source == CONNECTOR), None)
         return PrefixCache(
             hit_ratio=hit / asked if asked else None,
             hit_tokens=hit,
@@ -99,8 +99,8 @@ def prefix_cache(window: Window, preempted: float | None) -> PrefixCache:
             lifetime_ratio=hit_ever / asked_ever if asked_ever else None,
             recompute=False,
             of="prompt tokens",
-            external_tokens=elsewhere,
-            external_ratio=elsewhere / asked if asked and elsewhere is not None else None,
+            external_tokens=elsewhere.tokens if elsewhere is not None else None,
+            external_ratio=elsewhere.ratio if elsewhere is not None else None,
         )
     looked_up, met = window.delta(Quantity.PREFIX_QUERIES), window.delta(Quantity.PREFIX_HITS)
     ever, met_ever = window.now(Quantity.PREFIX_QUERIES), window.now(Quantity.PREFIX_HITS)
@@ -113,8 +113,8 @@ def prefix_cache(window: Window, preempted: float | None) -> PrefixCache:
     )
 
 
-def _found(window: Window, ask: Callable[[Quantity, str], float | None]) -> float:
-    """Prompt tokens that were not computed here."""
+def _found_ever(window: Window) -> float:
+    """Prompt tokens that were not computed here, since the server started."""
     parts = (part for one in window.ranges for part in one.server.parts(Quantity.PROMPT_TOKENS_BY_SOURCE))
     sources = sorted({part for part in parts if part != "local_compute"})
-    return sum(ask(Quantity.PROMPT_TOKENS_BY_SOURCE, source) or 0.0 for source in sources)
+    return sum(window.now(Quantity.PROMPT_TOKENS_BY_SOURCE, source) or 0.0 for source in sources)

@@ -23,12 +23,17 @@ QUERY: Final = "/api/v1/query"
 QUERY_RANGE: Final = "/api/v1/query_range"
 SERIES: Final = "/api/v1/series"
 TIMEOUT_S: Final = 60.0
+FIRST_TIMEOUT_S: Final = 10.0  # to tell the time, which costs it nothing
 LIMIT_BYTES: Final = 256 << 20
 SHORTEST_S: Final = 10.0  # a window that is too much is halved, down to this
 _PATIENCE_S: Final = (1.0, 4.0, 10.0)  # between attempts, where it is too busy
 _LONGEST_PATIENCE_S: Final = 30.0
 # Thanos: all stores or an error, and no resampled blocks. Others ignore both
 _EXACT: Final = {"partial_response": "false", "max_source_resolution": "0s"}
+
+
+_LATEST_S: Final = 1e11  # Unix time: no sample is later, milliseconds taken for seconds are
+_raw_pairs = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class StoredSeries(msgspec.Struct):
@@ -39,18 +44,38 @@ class StoredSeries(msgspec.Struct):
     histograms: msgspec.Raw = msgspec.Raw(b"[]")  # a native histogram has these in place of values
 
     def columns(self) -> tuple[list[float], list[float]]:
-        """Times and values. Numbers and text that holds no comma: taken apart so, it costs a quarter of JSON's objects.
-        Raises ValueError."""
+        """Times and values; a sample whose time is no instant or whose value is no number is left out.
+
+        Numbers and text that holds no comma: taken apart so, it costs a quarter of JSON's objects.
+        """
         words = bytes(self.values).translate(None, b'[]" \n').split(b",")
-        if words == [b""]:
-            return [], []
-        if len(words) % 2:
-            raise ValueError("samples are pairs")
-        return list(map(float, words[::2])), list(map(float, words[1::2]))
+        try:
+            times, values = list(map(float, words[::2])), list(map(float, words[1::2]))
+        except ValueError:
+            times = values = []
+        total_s = sum(times)
+        if len(times) == len(values) and times and total_s == total_s and 0 <= min(times) <= max(times) < _LATEST_S:
+            return times, values
+        known = [sample for sample in _pairs(self.values) if 0 <= sample[0] < _LATEST_S]
+        return [at_s for at_s, _ in known], [value for _, value in known]
 
     @property
     def is_native(self) -> bool:
         return len(self.histograms) > 2 >= len(self.values)
+
+
+def _pairs(samples: msgspec.Raw) -> Iterator[tuple[float, float]]:
+    """Those of the samples that are a time and a number."""
+    try:
+        found = _raw_pairs.decode(samples)
+    except (msgspec.DecodeError, RecursionError):
+        return
+    for one in found:
+        try:
+            at_s, value = msgspec.json.decode(one, type=tuple[float, str])
+            yield at_s, float(value)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            continue
 
 
 class _Matrix(msgspec.Struct):
@@ -108,12 +133,15 @@ class PrometheusApi:
 
     def clock_s(self) -> float:
         """Its own Unix time: of the answer, whose value VictoriaMetrics sets back by its -search.latencyOffset."""
-        answer = self._decoded(_any, self._asked(QUERY, {"query": "time()"}))
+        answer = self._decoded(_any, self._asked(QUERY, {"query": "time()"}, timeout_s=FIRST_TIMEOUT_S))
         try:
             result = answer.data["result"]
-            return float(result[0]["value"][0] if isinstance(result[0], dict) else result[0])
-        except (TypeError, LookupError, ValueError):
+            at_s = float(result[0]["value"][0] if isinstance(result[0], dict) else result[0])
+        except (TypeError, LookupError, ValueError, OverflowError):
             raise self._odd(QUERY) from None
+        if not 0 <= at_s < _LATEST_S:
+            raise self._odd(QUERY)
+        return at_s
 
     def series(self, selector: str, begin_s: float, end_s: float) -> list[dict[str, str]]:
         """The label sets of the series that had samples between two instants (or a little outside of them)."""
@@ -163,13 +191,13 @@ class PrometheusApi:
         self._connection.hang_up()
         self._connection.close()
 
-    def _asked(self, path: str, form: Mapping[str, str], *, split: bool = False) -> bytes:
+    def _asked(self, path: str, form: Mapping[str, str], *, split: bool = False, timeout_s: float = TIMEOUT_S) -> bytes:
         """The body of a 200. split: a smaller question is possible, so that TooMuch may be raised."""
         for wait_s in (*_PATIENCE_S, None):
             try:
                 with self._lock:
                     answer = self._connection.post(
-                        path, {**form, **_EXACT}, timeout_s=TIMEOUT_S, limit_bytes=LIMIT_BYTES, gzip=self._gzip
+                        path, {**form, **_EXACT}, timeout_s=timeout_s, limit_bytes=LIMIT_BYTES, gzip=self._gzip
                     )
             except Failure as failure:
                 if split and failure.reason in ("timeout", "size"):
