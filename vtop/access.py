@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 import ssl
+import stat
 from dataclasses import dataclass
 
 from vtop.errors import VtopError
@@ -56,6 +58,10 @@ class Access:
         if self.ca_file is None:
             return None
         try:
+            if stat.S_ISFIFO(os.stat(self.ca_file).st_mode):
+                raise VtopError(
+                    f"{self.ca_file}: cannot be used as --ca-file (a pipe)"
+                )  # it would be waited at for ever
             return ssl.create_default_context(cafile=self.ca_file)
         except OSError as error:  # ssl.SSLError is one
             why = "no certificates in PEM form" if isinstance(error, ssl.SSLError) else error.strerror

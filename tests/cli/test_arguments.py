@@ -129,6 +129,8 @@ def test_a_value_comes_from_the_file_or_the_environment_that_comes_before_it(
         ("[recrod]", "[recrod] is no verb of vtop; did you mean 'record'?"),
         ('[show]\nurl = "x"', "[show] has no option 'url'"),
         ("window = ", "cannot be read"),
+        ("window = 2026-01-01", "window = 2026-01-01: write text in quotes, or a number"),
+        ("a = " + "[" * 100_000 + "]" * 100_000, "cannot be read"),
         ('api-key = "secret"', "no option is called 'api-key'; did you mean 'api-key-file'?"),
     ],
 )

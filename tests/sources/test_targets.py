@@ -40,6 +40,9 @@ def test_an_address_a_line_is_read_and_each_once(tmp_path: Path) -> None:
         ('[{"labels": {}}]', r"missing required field `targets`"),
         ('{"targets": ["a"]}', "Expected `array`"),
         ("gpu1 gpu2", "line 1 is no address"),
+        ("<html>hi</html>\n", "line 1 is no address"),
+        ("a:1\n\x1b]0;pwn\x07:80\n", "line 2 is no address"),
+        ("x" * 3000, "line 1 is no address"),
     ],
 )
 def test_what_is_no_list_of_servers_is_one_line(tmp_path: Path, text: str, said: str) -> None:

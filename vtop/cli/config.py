@@ -69,7 +69,7 @@ def said_in_file() -> dict[str, Any]:
     """The file as it stands; {} where there is none. Raises VtopError where it cannot be read."""
     file = path()
     try:
-        return tomllib.loads(small_file.read_text(file))
+        return tomllib.loads(small_file.read_own(file))
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
@@ -114,6 +114,8 @@ def _values(file: Path, command: click.Command, said: Mapping[str, Any]) -> dict
     values = {}
     for option in settable(command):
         if (value := said.get(name_of(option))) is not None:
+            if not all(isinstance(one, str | int | float) for one in (value if isinstance(value, list) else [value])):
+                raise VtopError(f"{file}: {name_of(option)} = {str(value)[:60]}: write text in quotes, or a number")
             values[option.name or ""] = [value] if option.multiple and not isinstance(value, list) else value
     return values
 

@@ -207,7 +207,7 @@ def load(name: str = "dark", *, ascii: bool = False, colour: bool = True) -> Loo
     if name not in names():
         raise VtopError(f"there is no theme {name!r}: there are {', '.join(names())}")
     try:
-        return look(name, tomllib.loads(small_file.read_text(path_of(name))), ascii=ascii, colour=colour)
+        return look(name, tomllib.loads(small_file.read_own(path_of(name))), ascii=ascii, colour=colour)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, RecursionError) as error:
         raise VtopError(f"theme {name!r} cannot be read ({error}): there are {', '.join(names())}") from None
 

@@ -15,6 +15,7 @@ import msgspec
 from vtop import plain, small_file
 from vtop.errors import VtopError
 
+_LONGEST: Final = 2000  # letters of an address
 MOST_SERVERS: Final = 1000  # each is asked by a thread of its own
 _EXPECTED: Final = 'expected file_sd as JSON or YAML, [{"targets": ["gpu7:8000"]}], or an address a line'
 _YAML: Final = re.compile(r"\s*(#.*\n\s*|---\s*\n\s*)*(-\s|[\w\"']+:(\s|$))")  # how a list or a mapping begins
@@ -92,6 +93,7 @@ def _url(address: str, labels: dict[str, str]) -> str:
 def _of_lines(file: Path, text: str) -> list[str]:
     lines = [line.partition("#")[0].strip() for line in text.splitlines()]
     for number, line in enumerate(lines, 1):
-        if " " in line or line.startswith("-") or line.endswith(":"):
+        odd = len(line) > _LONGEST or not line.isprintable() or "<" in line
+        if odd or " " in line or line.startswith("-") or line.endswith(":"):
             raise VtopError(f"--targets {file}: line {number} is no address; {_EXPECTED}")
     return [line for line in lines if line]

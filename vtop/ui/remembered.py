@@ -24,8 +24,8 @@ def path() -> Path:
 
 def load() -> Remembered:
     """Nothing where there is no such file, or one that means nothing to this vtop."""
-    with contextlib.suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(small_file.read_bytes(path(), 1 << 16), type=Remembered)
+    with contextlib.suppress(OSError, ValueError, RecursionError, msgspec.MsgspecError):
+        return msgspec.json.decode(small_file.read_own(path()), type=Remembered)
     return Remembered()
 
 
