@@ -31,7 +31,7 @@ _NAMED: Final = re.compile(_PREFIX + r"\d+(-\d+)?\.jsonl")  # by the second of t
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class KeptPiece:
     path: Path
     begins_s: float  # of the session
 
@@ -45,7 +45,7 @@ class FlightRecorder:
         self.said: list[str] = []  # what went wrong with the files, in sentences, until it is taken
         self._start, self._most_bytes = start, most_bytes
         self._known = Known()
-        self._pieces: list[Piece] = []  # of this session, oldest first
+        self._pieces: list[KeptPiece] = []  # of this session, oldest first
         self._file: RecordingFile | None = None
         self._last_t = 0.0  # in the current piece
         self._looked_s = 0.0
@@ -121,7 +121,7 @@ class FlightRecorder:
         except VtopError as error:
             self._say(str(error))
             return
-        self._pieces.append(Piece(path, at_s))
+        self._pieces.append(KeptPiece(path, at_s))
         self._last_t = 0.0
         self._write(start)
         self._write(Note(t=0.0, source="recording", text="a piece of what a flight recorder keeps"))
