@@ -84,11 +84,12 @@ def host_of(name: str) -> str:
 
 
 def spreads(known: Sequence[One]) -> tuple[FactorSpread, FactorSpread]:
-    """Of another host, and of the same one at another time, by the factors of these."""
+    """Of another host, and of the same one at another time, by the factors of these. From one time to another twice the
+    variance about the host's mean: what was recorded is off it, too, and so is what comes."""
     launch, gpu = _spread(known, lambda at: at.launch), _spread(known, lambda at: at.gpu)
     drifted = DRIFTED * FactorSpread(0.0, 0.0).drift
-    other, same = (sqrt(max(0.0, of**2 - drifted**2)) for of in launch)
-    return FactorSpread(other, gpu[0]), FactorSpread(same, gpu[1])
+    other, same = (sqrt(max(0.0, of - drifted**2)) for of in (launch[0] ** 2, 2 * launch[1] ** 2))
+    return FactorSpread(other, gpu[0]), FactorSpread(same, sqrt(2) * gpu[1])
 
 
 def _spread(known: Sequence[One], of: Callable[[HostFactors], float]) -> tuple[float, float]:

@@ -123,3 +123,15 @@ def test_a_rate_whose_backlog_grows_in_most_runs_is_marked() -> None:
 
 def test_equal_attainment_is_enough() -> None:
     assert search(replace(PLAN, most_per_s=2.0), lambda run: 0.95).bracket().end == "nothing failed"
+
+
+def test_a_pass_is_sure_against_the_spread_that_runs_at_the_target_have() -> None:
+    def told(apart: float) -> str:
+        search = Search(Plan("long-run", 0.95, 12, 1000, tuple(range(12))))
+        for seed in range(12):
+            kept = Attainment(1000, round(1000 * (0.975 + (apart if seed % 2 else -apart))), 0, 0, 0, 0, ())
+            search.tell(RunResult(1.0, seed, kept, 1.0, 1000))
+        return search.verdict(1.0)
+
+    assert told(0.016) == "pass"
+    assert told(0.024) == "more"  # as spread as this near 1, runs around 95 % are spread by far more

@@ -97,7 +97,12 @@ def servers_of(asked: dict[str, Any]) -> tuple[list[Target], list[Access]]:
 
 
 def attached(
-    asked: dict[str, Any], servers: tuple[list[Target], list[Access]], path: Path | None, *, watch: bool = True
+    asked: dict[str, Any],
+    servers: tuple[list[Target], list[Access]],
+    path: Path | None,
+    *,
+    watch: bool = True,
+    filed: bool = True,
 ) -> Attachment:
     from vtop.sources.attach import Attachment
 
@@ -110,6 +115,7 @@ def attached(
         watch=watch,
         shape=asked.get("shape") or given_shape(asked.get("model_config")),
         origin=asked.get("origin"),
+        filed=filed,
     )
     if asked.get("targets") is not None and watch:
         attachment.follow(asked["targets"], lambda: servers_of(asked))

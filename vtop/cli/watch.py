@@ -14,6 +14,7 @@ from vtop import units
 from vtop.cli import stored
 from vtop.cli.arguments import OfServers
 from vtop.cli.common import attached, echo, print_json, servers_of, whole
+from vtop.cli.flight_options import flight_options
 from vtop.cli.load import consent, controller_of, phases_of, recorded_load
 from vtop.cli.options import DOCUMENT_WINDOW_S, Seconds, load_options, prometheus_options, server_options
 from vtop.errors import VtopError
@@ -114,8 +115,13 @@ def once(attachment: Attachment | PrometheusAttachment, view: dict[str, Any], as
 @prometheus_options
 @click.option("--for", "for_s", type=Seconds(least=0.1), help="Stop after this time. [until ctrl-c, or the load's end]")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="New file, or - for stdout."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="New file, or -; with --keep a folder.",
 )
+@flight_options
 def record(for_s: float | None, output: Path, **asked: Any) -> None:
     """Record without a screen, to FILE.jsonl, .jsonl.gz or .jsonl.zst; with --load, until the load is done.
 
@@ -128,6 +134,15 @@ def record(for_s: float | None, output: Path, **asked: Any) -> None:
     from vtop.draw.theme import clean
     from vtop.recording import Note, Outage, Scrape
 
+    if any(asked[name] is not None for name in ("keep_s", "trigger", "command", "webhook")):
+        from vtop.cli import flight
+
+        if asked["loads"] or stored.is_asked(asked):
+            raise VtopError("--keep watches servers of --url or --targets: without --load and --prometheus")
+        flight.record(asked, output, for_s)
+        return
+    if output.is_dir():
+        raise VtopError(f"-o {output}: a folder; name a file in it, or --keep 2h")
     if output == Path("-") and sys.stdout.isatty():
         raise VtopError("-o -: stdout is a terminal; name a file, or lead it into a program")
     phases = phases_of(asked)

@@ -331,12 +331,19 @@ def _long_run(plan: Plan, ratios: Sequence[float]) -> Verdict:
     half = half_of_mean(ratios, CONFIDENCE)
     least = 1 / (plan.requests * len(ratios))  # equal runs are not certain beyond one request of all
     if half is not None:
+        half *= _at_target(fmean(ratios), plan.target_ratio)
         mean, half = fmean(ratios) - _lean(ratios), max(half, least)
         if mean - half >= plan.target_ratio and len(ratios) in looks:
             return "pass"
         if mean + half < plan.target_ratio:
             return "fail"
     return "more" if len(ratios) < MOST_FACTOR * plan.runs else "undecided"
+
+
+def _at_target(mean: float, target: float) -> float:
+    """How many times as widely runs would be spread if their mean were the target: a share varies as mean (1 - mean)
+    (Wilson 1927). A pass must be sure against that, and runs near 1 vary least."""
+    return math.sqrt(target * (1 - target) / (mean * (1 - mean))) if 0 < mean < 1 and 0 < target < 1 else 1.0
 
 
 def _lean(values: Sequence[float]) -> float:

@@ -32,7 +32,7 @@ from vtop.recording.events import (
 from vtop.recording.scrape_state import ScrapeState
 from vtop.recording.shift import moved
 
-_JUST_AFTER_S = 1e-6  # what came after the latest scrape is written after it
+JUST_AFTER_S = 1e-6  # what came after the latest scrape is written after it
 
 
 def cut(start: Start, events: Iterable[AnyEvent], from_s: float, to_s: float, note: str) -> Iterator[AnyEvent]:
@@ -131,7 +131,7 @@ class Known:
         since: list[Event | None] = [self._gpu_note]
         for outages in self._outages.values():
             since += outages
-        for t, events in ((0.0, told), (_JUST_AFTER_S, since)):
+        for t, events in ((0.0, told), (JUST_AFTER_S, since)):
             for event in events:
                 if event is not None:
                     yield moved(event, -at_s, t)

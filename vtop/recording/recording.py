@@ -66,9 +66,16 @@ class LiveRecording:
     """
 
     def __init__(
-        self, start: Start, clock: Callable[[], float], path: Path | None = None, secrets: Sequence[str] = ()
+        self,
+        start: Start,
+        clock: Callable[[], float],
+        path: Path | None = None,
+        secrets: Sequence[str] = (),
+        *,
+        filed: bool = True,
     ) -> None:
-        """secrets: struck out of every line, wherever a server may have put them."""
+        """secrets: struck out of every line, wherever a server may have put them. filed: False for one whose lines
+        somebody else keeps, who takes them."""
         self.start = start
         self.path = path
         self.clock = clock
@@ -82,7 +89,9 @@ class LiveRecording:
         self._fresh: deque[AnyEvent] = deque()
         self._listener: Callable[[AnyEvent], object] | None = None
         self._files: dict[Path | None, RecordingFile] = {}
-        if path is None:
+        if not filed:
+            pass
+        elif path is None:
             with contextlib.suppress(OSError):  # no room for it: the session is seen, only not saved from its start
                 self._files[None] = unnamed()
         else:

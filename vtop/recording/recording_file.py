@@ -61,6 +61,11 @@ class RecordingFile:
         self.held_lines += 1
         self._drain()
 
+    @property
+    def size_bytes(self) -> int:
+        """On the disk."""
+        return self._written
+
     def removed(self) -> str | None:
         """What somebody else did to the file that makes recording into it vain; None: nothing."""
         if self.path is None or self.path == STDOUT:

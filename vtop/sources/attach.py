@@ -40,9 +40,11 @@ class Attachment:
         watch: bool = True,
         shape: Mapping[str, int | str] | None = None,
         origin: str | None = None,
+        filed: bool = True,
     ) -> None:
         """watch: False for a session that holds only what vtop itself does, such as its load. shape: of the model, for
-        servers whose own config.json cannot be read. origin: what they are, where they are no real ones.
+        servers whose own config.json cannot be read. origin: what they are, where they are no real ones. filed: as of
+        LiveRecording.
 
         Raises VtopError; then `path` has not been made.
         """
@@ -67,7 +69,7 @@ class Attachment:
             if watch
         ]
         secrets = sorted({word for one in access for word in one.recognisable}, key=len, reverse=True)
-        self.recording = LiveRecording(start, self.clock, path, secrets)  # the last that may fail
+        self.recording = LiveRecording(start, self.clock, path, secrets, filed=filed)  # the last that may fail
         self.host = HostSource(self._append, self.clock)
         self.gpus: GpuSource | None = None
         local = [target for target in targets if target.local]

@@ -36,7 +36,7 @@ class FactorSpread:
 
 
 ELSEWHERE: Final = FactorSpread(0.16, 0.015)  # another host than the profile's
-AGAIN: Final = FactorSpread(0.11, 0.011)  # the recorded host, at another time
+AGAIN: Final = FactorSpread(0.2, 0.015)  # from one time to another on the recorded host
 NONE: Final = FactorSpread(0.0, 0.0, 0.0)
 # what the model itself is off, by number, as a share; where none is stated: OTHER. Root mean square over the recordings
 # that the profile was not fitted on, with each one's own host factors, and a third more for having fitted those

@@ -13,6 +13,7 @@ from typing import Final
 
 from vtop import units
 from vtop.report.labels import kinds, levels_of, percentile_words, ttft_words
+from vtop.report.like_phases import LENGTHS
 from vtop.report.model import Phase, Report
 from vtop.report.numbers import Numbers
 from vtop.session.bottleneck.verdict import STILL_S
@@ -154,12 +155,17 @@ def preempted(report: Report) -> Finding | None:
     several = len(report.phases) > 1 and bool(each)
     if several:  # over a change of load there is no rate
         most = min(each, key=lambda one: one[1].preemptions_apart_s or math.inf)
-        said += f": {', '.join(f'{units.count(of.preemptions)} at {phase.label}' for phase, of in each[:SHOWN])}"
         shown = sum(of.preemptions or 0.0 for _, of in each[:SHOWN])
+        all_at_one = len(each) == 1 and shown == run.preemptions
+        if all_at_one:
+            said += f", all at {most[0].label}"
+        else:
+            said += f": {', '.join(f'{units.count(of.preemptions)} at {phase.label}' for phase, of in each[:SHOWN])}"
         said += (
             f", {units.count(run.preemptions - shown)} elsewhere (warm-up included)" if run.preemptions > shown else ""
         )
-        said += f"; one every {units.seconds(most[1].preemptions_apart_s)} at {most[0].label}"
+        said += f"; one every {units.seconds(most[1].preemptions_apart_s)}"
+        said += "" if all_at_one else f" at {most[0].label}"
     elif staircase.interval_mean_s is not None:
         said += f", one every {units.seconds(staircase.interval_mean_s)}"
     if staircase.trigger_mean_ratio is not None:
@@ -198,7 +204,7 @@ def recomputed(report: Report) -> Finding | None:
         there = f"{units.count(of.executed_tokens)} executed, {units.count(of.least_tokens)} needed"
         evidence.append(f"{there} in {units.seconds(run.seconds)} of requests")
     for name, other in (("FLOPs", of.by_flops_tokens), ("released KV", of.by_kv_tokens)):
-        if other is not None and not of.estimate:
+        if other is not None and not of.estimate and (name != "FLOPs" or _one_length(report)):
             evidence.append(f"since the recording began {units.count(of.since_start)}, by {name} {units.count(other)}")
     return Finding("recomputed", said + ".", tuple(evidence))
 
@@ -354,11 +360,21 @@ RULES: Final[tuple[Callable[[Report], Finding | None], ...]] = (
 
 
 def heaviest(report: Report, *, steady: bool = False) -> tuple[Phase | None, Numbers | None]:
-    """The phase with most requests in flight, and its numbers."""
+    """The phase that asks most of the KV pool, and its numbers; where the lengths of one are not known, that with most
+    requests in flight."""
     known = [(phase, of) for phase in report.phases if (of := phase.steady if steady else phase.whole) is not None]
     if not known:
         return None, None
-    return max(known, key=_heavy)
+    asked = [of.account.asked_tokens for _, of in known]
+    if None in asked or len(set(asked)) == 1:
+        return max(known, key=_heavy)
+    return max(known, key=lambda one: (one[1].account.asked_tokens or 0.0, _heavy(one)))
+
+
+def _one_length(report: Report) -> bool:
+    """Whether all its loads are of requests of one length: the estimate by FLOPs takes them all for mean ones."""
+    known = [of.account.request_tokens for _, of in _measured(report) if of.account.request_tokens is not None]
+    return not known or max(known) <= (1 + LENGTHS) * min(known)
 
 
 def _measured(report: Report) -> list[tuple[Phase, Numbers]]:

@@ -83,7 +83,7 @@ SERVERS = (
         "servers",
         "limit",
         "fleet.rows",
-        "",
+        "a limit or a state",
         (),
         "in the table that has the whole body: the verdict of a session of that server alone over 60 s, judged every "
         "15 s; where its data are old its state",
@@ -94,7 +94,7 @@ SERVERS = (
         "servers",
         "peers",
         "fleet.unlike",
-        "",
+        "slower, more, fewer",
         (Q.ITL, Q.TTFT, Q.WAITING),
         "slower: mean ITL 1.25 times the median of its peers at like load or more, and 5 times their spread above it; "
         "more, fewer: requests that came, half as many again or two thirds, and 5 times their spread away; over 60 s, "

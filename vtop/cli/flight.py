@@ -1,0 +1,237 @@
+"""`vtop record --keep 2h --on …`: the last hours in bounded space, and the minutes around a trigger as a recording."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from vtop import units
+from vtop.cli.common import attached, echo, servers_of
+from vtop.errors import VtopError
+from vtop.recording import AnyEvent, Start
+from vtop.recording.flight import FlightRecorder, unused
+from vtop.session.session import Session
+from vtop.session.triggers import VIEW, WINDOW_S, Trigger, parse
+
+EVERY_S: Final = 2.0  # the trigger is looked at
+SESSION_S: Final = 900.0  # that the trigger's session goes back before another takes its place
+LONGEST_S: Final = 600.0  # of an incident; what lasts longer is cut by then, and not again before it was over
+REPORT_S: Final = 300.0  # that making a report, or a command, may take
+MOST_WAITING: Final = 8  # reports and commands to be run, one at a time
+
+
+def check(asked: dict[str, Any]) -> Trigger | None:
+    """What is waited for. Raises VtopError for options that do not go together."""
+    if asked["keep_s"] is None:
+        raise VtopError("--on, --run and --webhook go with --keep 2h: the minutes before a trigger must be kept")
+    if asked["trigger"] is None:
+        if asked["command"] is not None or asked["webhook"] is not None:
+            raise VtopError("--run and --webhook go with --on: they are called for each cut")
+        return None
+    if asked["webhook"] is not None and urlsplit(asked["webhook"]).hostname not in ("localhost", "127.0.0.1", "::1"):
+        raise VtopError(f"--webhook {asked['webhook']}: only this host is called: http://127.0.0.1:9000/…")
+    if asked["command"] is not None and not shlex.split(asked["command"]):
+        raise VtopError("--run: no command in it")
+    return parse(asked["trigger"])
+
+
+def record(asked: dict[str, Any], folder: Path, for_s: float | None) -> None:
+    """Until a signal, or for_s. Raises VtopError, then nothing runs."""
+    trigger = check(asked)
+    if folder.is_file() or str(folder) == "-":
+        raise VtopError(f"-o {folder}: --keep needs a folder")
+    attachment = attached(asked, servers_of(asked), None, filed=False)
+    recording = attachment.recording
+    kept = FlightRecorder(folder, recording.start, asked["keep_s"], asked["most_bytes"])
+    incidents = Incidents(kept, recording.start, trigger, asked) if trigger is not None else None
+    stop = threading.Event()
+    reasons: list[str] = []
+
+    def stopped(number: int, _: Any) -> None:
+        reasons.append(signal.Signals(number).name)
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stopped)
+    until_s = math.inf if for_s is None else attachment.clock() + for_s
+    attachment.start()
+    waits = f", waiting for {asked['trigger']}" if trigger is not None else ""
+    echo(f"keeping the last {units.seconds(asked['keep_s'])} in {folder}{waits}", err=True)
+    try:
+        while not stop.wait(max(0.0, min(1.0, until_s - attachment.clock()))) and attachment.clock() < until_s:
+            _take(recording.take(), kept, incidents)
+    finally:
+        attachment.stop(reasons[0] if reasons else "time is up")
+        _take(recording.take(), kept, incidents)
+        kept.close()
+        if incidents is not None:
+            incidents.close()
+
+
+def _take(events: list[AnyEvent], kept: FlightRecorder, incidents: Incidents | None) -> None:
+    for event in events:
+        kept.take(event)
+        if incidents is not None:
+            incidents.take(event)
+    if incidents is not None:
+        incidents.look()
+    for text in kept.said:
+        echo(f"vtop: {text}", err=True)
+    kept.said.clear()
+
+
+class Incidents:
+    """Looks whether the trigger holds, and cuts out what is around it: once an incident, however long it lasts."""
+
+    def __init__(self, kept: FlightRecorder, start: Start, trigger: Trigger, asked: dict[str, Any]) -> None:
+        self._kept, self._start, self._trigger = kept, start, trigger
+        self._before_s, self._after_s = asked["before_s"], asked["after_s"]
+        self._longest_s = max(self._after_s, min(LONGEST_S, asked["keep_s"] - self._before_s - self._after_s))
+        self._most = asked["most_cuts"]
+        self._sessions = [(0.0, Session(start))]  # the first is asked; the second is young, and takes its place
+        self._looked_s = -EVERY_S
+        self._began: tuple[float, str] | None = None  # of the incident: when, and why
+        self._held_s = -math.inf  # when the trigger held last
+        self._is_cut = False
+        self._cuts: list[Path] = sorted(one for one in kept.folder.glob("cut-*.jsonl"))
+        self._followers = Followers(asked["command"], asked["webhook"])
+
+    def take(self, event: AnyEvent) -> None:
+        begins_s, _ = self._sessions[0]
+        if event.t - begins_s >= SESSION_S and len(self._sessions) == 1:
+            # it begins with what was known: so does what is cut out, and a piece
+            self._sessions.append((event.t, Session(self._start)))
+            for line in self._kept.known(event.t):
+                self._sessions[1][1].apply(line)
+        for _, session in self._sessions:
+            session.apply(event)
+        if len(self._sessions) == 2 and event.t - self._sessions[1][0] >= 2 * WINDOW_S:
+            del self._sessions[0]
+
+    def look(self) -> None:
+        now_s = self._kept.end_s
+        if now_s - self._looked_s < EVERY_S:
+            return
+        self._looked_s = now_s
+        why = self._trigger.why(self._sessions[0][1].frame(now_s, VIEW))
+        if why is not None:
+            self._held_s = now_s
+            if self._began is None:
+                self._began, self._is_cut = (now_s, why), False
+                echo(f"{self._at(now_s)} {why}", err=True)
+        if self._began is None:
+            return
+        over = now_s - self._held_s >= self._after_s
+        if not self._is_cut and (over or now_s - self._began[0] >= self._longest_s):
+            self._cut(now_s)
+        if over:
+            self._began = None
+
+    def close(self) -> None:
+        """An incident that is not over is cut as far as it went."""
+        if self._began is not None and not self._is_cut:
+            self._cut(self._kept.end_s)
+        self._followers.finish()
+
+    def _cut(self, to_s: float) -> None:
+        assert self._began is not None
+        began_s, why = self._began
+        self._is_cut = True
+        name = time.strftime("cut-%Y%m%dT%H%M%SZ", time.gmtime(self._start.unix_s + began_s))
+        path = unused(self._kept.folder, name, ".jsonl")
+        from_s = max(0.0, began_s - self._before_s)
+        try:
+            self._kept.cut_to(path, from_s, to_s, f"cut out by a flight recorder: {why}")
+        except (OSError, VtopError) as error:
+            echo(f"vtop: {path}: not cut out: {getattr(error, 'strerror', None) or error}", err=True)
+            return
+        echo(f"{self._at(began_s)} cut: {path}, {units.clock(to_s - from_s)}: {why}", err=True)
+        self._cuts.append(path)
+        while len(self._cuts) > self._most:
+            gone = self._cuts.pop(0)
+            for one in (gone, gone.with_suffix(".html")):
+                with contextlib.suppress(OSError):
+                    one.unlink()
+        self._followers.follow(path, why)
+
+    def _at(self, at_s: float) -> str:
+        return time.strftime("%H:%M:%S", time.localtime(self._start.unix_s + at_s))
+
+
+class Followers:
+    """What comes after a cut, on a thread of its own: its report, then the command and the webhook. Whatever becomes of
+    them, the recording goes on."""
+
+    def __init__(self, command: str | None, webhook: str | None) -> None:
+        self._command, self._webhook = command, webhook
+        self._waiting: deque[tuple[Path, str]] = deque()
+        self._news = threading.Condition()
+        self._over = False
+        self._thread = threading.Thread(target=self._work, name="followers", daemon=True)
+        self._thread.start()
+
+    def follow(self, path: Path, why: str) -> None:
+        with self._news:
+            if len(self._waiting) >= MOST_WAITING:
+                echo(f"vtop: {path}: {MOST_WAITING} reports and commands wait already; none is made for it", err=True)
+                return
+            self._waiting.append((path, why))
+            self._news.notify()
+
+    def finish(self) -> None:
+        """Wait for what was begun, as long as a report may take."""
+        with self._news:
+            self._over = True
+            self._news.notify()
+        self._thread.join(REPORT_S)
+
+    def _work(self) -> None:
+        while True:
+            with self._news:
+                self._news.wait_for(lambda: self._waiting or self._over)
+                if not self._waiting:
+                    return
+                path, why = self._waiting.popleft()
+            report = path.with_suffix(".html")
+            words = [sys.executable, "-m", "vtop", "report", str(path), "-o", str(report), "--no-prices"]
+            self._run(words, "the report")
+            if self._command is not None:
+                self._run([*shlex.split(self._command), str(path)], "--run")
+            if self._webhook is not None:
+                self._post(path, why)
+
+    def _run(self, words: list[str], what: str) -> None:
+        try:
+            done = subprocess.run(
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=REPORT_S,
+                check=False, preexec_fn=lambda: os.nice(10),
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            echo(f"vtop: {what}: not through after {units.seconds(REPORT_S)}, ended", err=True)
+        except OSError as error:
+            echo(f"vtop: {what}: {error.strerror}", err=True)
+        else:
+            if done.returncode:
+                last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+                echo(f"vtop: {what}: exit code {done.returncode} {' '.join(last)}", err=True)
+
+    def _post(self, path: Path, why: str) -> None:
+        import httpx
+
+        try:
+            told = {"file": str(path.absolute()), "why": why}
+            answer = httpx.post(self._webhook or "", json=told, timeout=5.0, trust_env=False)
+            answer.raise_for_status()
+        except httpx.HTTPError as error:
+            echo(f"vtop: --webhook: {error or type(error).__name__}", err=True)
