@@ -29,6 +29,12 @@ def test_a_pipe_into_which_nobody_writes_is_not_waited_at_for_ever(tmp_path: Pat
         small_file.read_bytes(tmp_path / "fifo", patience_s=0.01)
 
 
+def test_a_pipe_without_a_writer_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(OSError, match=r"nothing came for 0\.01 s"):
+        small_file.opened(tmp_path / "fifo", patience_s=0.01)
+
+
 def test_a_pipe_is_read_to_its_end() -> None:
     reading, writing = os.pipe()
     os.write(writing, b"one")

@@ -1,10 +1,11 @@
-"""A file that a person names, read whole: never more of it than it may have, and never waiting for ever."""
+"""A file that a person names: never more of it read whole than it may have, and never waited at for ever."""
 
 from __future__ import annotations
 
 import errno
 import os
 import select
+from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,16 @@ def read_bytes(path: Path, limit_bytes: int = LIMIT_BYTES, *, patience_s: float 
                 return bytes(content)
             content += chunk or b""
     raise OSError(errno.EFBIG, f"larger than {limit_bytes >> 20} MiB, not read", str(path))
+
+
+def opened(path: Path, *, patience_s: float = PATIENCE_S) -> BufferedReader:
+    """A file of any length, to be read bit by bit. Raises OSError, also where it is a pipe into which nobody writes."""
+    file = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not select.select([file], [], [], patience_s)[0]:
+        file.close()
+        raise OSError(errno.ETIMEDOUT, f"nothing came for {patience_s:g} s", str(path))
+    os.set_blocking(file.fileno(), True)
+    return file
 
 
 def read_text(path: Path, limit_bytes: int = LIMIT_BYTES, *, errors: str = "strict") -> str:

@@ -35,6 +35,7 @@ from vtop.recording import (
     encode,
 )
 from vtop.recording.events import FORMAT
+from vtop.recording.marks_beside import path_beside, read_marks
 from vtop.recording.recording_file import RecordingFile
 
 START = Start(format=FORMAT, vtop="0", unix_s=1.0, servers=(Target(url="http://a"),), interval_s=1.0)
@@ -652,3 +653,9 @@ def test_a_seek_stays_within_the_session_and_a_moving_playhead_goes_on_from_ther
     head.seek(6.0)
     clock.now = 2.0
     assert head.now() == 7.0
+
+
+def test_marks_that_are_a_pipe_are_none_and_are_not_waited_for(tmp_path: Path) -> None:
+    recording = tmp_path / "a.jsonl"
+    os.mkfifo(path_beside(recording))
+    assert read_marks(recording) == []

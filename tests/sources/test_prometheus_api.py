@@ -156,10 +156,10 @@ def test_a_key_goes_along_and_a_tenant_s_header() -> None:
 
     def script(_: str, __: Form, headers: dict[str, str]) -> Reply:
         seen.update({name.lower(): value for name, value in headers.items()})
-        return 200, {"status": "success", "data": {"resultType": "scalar", "result": [1.5, "1.5"]}}, {}
+        return 200, {"status": "success", "data": {"resultType": "scalar", "result": [1.5e9, "1.5e9"]}}, {}
 
     with prometheus(script, api_key="k", headers=(("X-Scope-OrgID", "blue"),)) as (api, _):
-        assert api.clock_s() == 1.5
+        assert api.clock_s() == 1.5e9
     assert (seen["authorization"], seen["x-scope-orgid"]) == ("Bearer k", "blue")
 
 
@@ -187,11 +187,24 @@ def test_a_small_answer_that_unpacks_to_a_huge_one_is_not_held(monkeypatch: pyte
             api.clock_s()
 
 
-@pytest.mark.parametrize("result", [[1796.5, "1796.5"], [{"metric": {}, "value": [1796.5, "1766.5"]}]])
+@pytest.mark.parametrize("result", [[1.796e9, "1.796e9"], [{"metric": {}, "value": [1.796e9, "1.795e9"]}]])
 def test_its_clock_is_that_of_the_answer(result: object) -> None:
     said = {"status": "success", "data": {"resultType": "scalar", "result": result}}
     with prometheus(lambda *_: (200, said, {})) as (api, _):
-        assert api.clock_s() == 1796.5
+        assert api.clock_s() == 1.796e9
+
+
+@pytest.mark.parametrize("at", [0, 1, -5.0, 1e300, 10**400, "NaN", "+Inf", None, [1], "soon"])
+def test_a_clock_of_another_century_is_no_prometheus(at: object) -> None:
+    said = {"status": "success", "data": {"resultType": "scalar", "result": [at, "1"]}}
+    with prometheus(lambda *_: (200, said, {})) as (api, _), pytest.raises(VtopError, match="not as a Prometheus does"):
+        api.clock_s()
+
+
+def test_series_without_a_name_are_no_answer_to_a_range_selector() -> None:
+    said = {"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {}, "values": [[1, "1"]]}]}}
+    with prometheus(lambda *_: (200, said, {})) as (api, _), pytest.raises(VtopError, match="not as a Prometheus does"):
+        api.window("up", 10.0, 5.0)
 
 
 def test_a_value_is_quoted_as_promql_has_it() -> None:

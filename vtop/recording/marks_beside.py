@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from vtop import xdg
+from vtop import small_file, xdg
 from vtop.errors import VtopError
 from vtop.recording.events import AnyEvent, Mark, decode, encode
 from vtop.shipped import folder
@@ -28,9 +28,9 @@ def path_beside(recording: Path) -> Path:
 def read_marks(recording: Path) -> list[Mark]:
     """By their instant; none where there is no such file. A line that is no mark is left out."""
     marks = []
-    with contextlib.suppress(OSError), open(path_beside(recording), "rb") as file:
-        for line in file.read(LIMIT_BYTES).splitlines():
-            with contextlib.suppress(ValueError):
+    with contextlib.suppress(OSError):
+        for line in small_file.read_bytes(path_beside(recording), LIMIT_BYTES, patience_s=0.2).splitlines():
+            with contextlib.suppress(ValueError, RecursionError):
                 if isinstance(event := decode(line), Mark) and event.t >= 0:
                     marks.append(event)
     return sorted(marks, key=lambda mark: mark.t)

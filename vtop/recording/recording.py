@@ -19,7 +19,7 @@ from typing import IO, Protocol
 
 import msgspec
 
-from vtop import faults
+from vtop import faults, small_file
 from vtop.errors import VtopError
 from vtop.recording import bounds
 from vtop.recording.events import (
@@ -311,7 +311,7 @@ class FileRecording:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._raw = open(path, "rb")
+            self._raw = small_file.opened(path)
         except OSError as error:
             raise VtopError(f"{path}: cannot be read ({error.strerror})") from error
         self._lines: deque[bytes] = deque()

@@ -32,6 +32,7 @@ _LONGEST_PATIENCE_S: Final = 30.0
 _EXACT: Final = {"partial_response": "false", "max_source_resolution": "0s"}
 
 
+_EARLIEST_S: Final = 1e9  # of its clock: the year 2001
 _LATEST_S: Final = 1e11  # Unix time: no sample is later, milliseconds taken for seconds are
 _raw_pairs = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -139,7 +140,7 @@ class PrometheusApi:
             at_s = float(result[0]["value"][0] if isinstance(result[0], dict) else result[0])
         except (TypeError, LookupError, ValueError, OverflowError):
             raise self._odd(QUERY) from None
-        if not 0 <= at_s < _LATEST_S:
+        if not _EARLIEST_S <= at_s < _LATEST_S:
             raise self._odd(QUERY)
         return at_s
 
@@ -185,7 +186,10 @@ class PrometheusApi:
     def window(self, selector: str, end_s: float, length_s: float) -> list[StoredSeries]:
         """The samples of one window. Raises TooMuch, VtopError."""
         query = f"{selector}[{max(1, math.ceil(length_s * 1000))}ms]"
-        return self._matrix(self._asked(QUERY, {"query": query, "time": f"{end_s:.3f}"}, split=True))
+        found = self._matrix(self._asked(QUERY, {"query": query, "time": f"{end_s:.3f}"}, split=True))
+        if not all("__name__" in one.metric for one in found):
+            raise self._odd(QUERY)
+        return found
 
     def close(self) -> None:
         self._connection.hang_up()

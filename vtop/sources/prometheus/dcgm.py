@@ -112,7 +112,10 @@ class GpuReader:
             gpu = self._gpus.get(_key(series.metric))
             if gpu is None or any(gpu.labels.get(label) != series.metric.get(label) for label in _WHERE):
                 continue
-            field, unit = _FIELDS[series.metric["__name__"].removeprefix(_PREFIX)]
+            known = _FIELDS.get(series.metric["__name__"].removeprefix(_PREFIX))
+            if known is None:
+                continue
+            field, unit = known
             last_s = self._last_s.get(gpu.exporter, -math.inf)
             for at, value in zip(*series.columns(), strict=True):
                 if at > last_s and math.isfinite(value):
