@@ -69,6 +69,7 @@ MAY = {
     "recording/recording_file.py": {"os", "pathlib", "tempfile"},
     "recording/inflate.py": {"pathlib"},  # a name's ending
     "recording/marks_beside.py": {"pathlib"},
+    "recording/flight.py": {"pathlib"},
     "recording/with_model_shape.py": {"pathlib"},
 }
 

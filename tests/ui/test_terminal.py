@@ -97,9 +97,9 @@ def test_a_fault_in_a_worker_puts_the_terminal_back_and_closes_the_recording(tmp
     with Terminal([sys.executable, "-c", FAULT, *LIVE[len(VTOP) :]], folder=tmp_path) as terminal:
         terminal.until(b"refused")
         terminal.press(b"m")
-        assert terminal.exit_code() == 1
+        assert terminal.exit_code() == 70
     assert modes_left_on(terminal.written) == set()
-    assert b"a fault in a worker" in terminal.written.rpartition(b"\x1b[?1049l")[2]
+    assert b"ended (RuntimeError in " in terminal.written.rpartition(b"\x1b[?1049l")[2]
     assert last(tmp_path / "session.jsonl").reason == "broken off"
 
 
