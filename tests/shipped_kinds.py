@@ -31,5 +31,5 @@ def name(path: Path) -> str:
 
 ALL = sorted(FOLDER.glob("*.jsonl*"))
 KINDS = [path for path in ALL if name(path) not in ALIKE]
-LONG = ("open_loop", "sweep", "sweep_batch512")  # seconds a test each: run with the slow ones
+LONG = ("open_loop", "overload_loaded", "sweep", "sweep_batch512")  # seconds a test each: run with the slow ones
 EACH = [pytest.param(path, id=name(path), marks=[pytest.mark.slow] if name(path) in LONG else []) for path in KINDS]

@@ -12,8 +12,6 @@ import math
 from collections.abc import Iterator
 from typing import Any, Final
 
-import pytest
-
 from tests.draw.panels import DRAW, text
 from tests.session.made import recorded
 from vtop import units
@@ -149,18 +147,26 @@ def found() -> dict[str, tuple[set[str], set[str]]]:
 
 FIELDS = {named(path) for _, _, path in CASES}
 NUMBERED = [number for number in ON if any(told(number, field) for field in FIELDS)]
-pytestmark = pytest.mark.xdist_group("glossary")  # every field is drawn once, by one worker
 
 
-@pytest.mark.parametrize("number", NUMBERED, ids=lambda number: f"{number.panel} {number.name}")
-def test_the_panel_shows_the_field_that_its_row_names(number: Number) -> None:
-    of = {
-        field: panels
-        for field, panels in found().items()
-        if field == number.field or field.startswith(f"{number.field}.")
-    }
-    at_place = {panel for panels in of.values() for panel in panels[number.field not in AS_SHARES]}
-    assert at_place & {number.panel, "why"}, f"{number.field} is not on its panel"
+def at_its_place(number: Number) -> bool:
+    """Whether the panel of a row, or the panel why, shows the number that the row's field was set to."""
+    panels = (both for field, both in found().items() if field == number.field or field.startswith(f"{number.field}."))
+    shown = {panel for both in panels for panel in both[number.field not in AS_SHARES]}
+    return bool(shown & {number.panel, "why"})
+
+
+def test_panels_draw_what_rows_name_and_rows_name_what_panels_draw() -> None:
+    """One test, so that one process draws every field, once."""
+    assert [f"{number.panel} {number.name}" for number in NUMBERED if not at_its_place(number)] == []
+    hidden = [number.field for number in NUMBERS if not number.on_screen]
+    assert [field for field in hidden if field in found() and found()[field][0]] == []  # they change no panel
+    drawn_fields = {field for field, (changed, _) in found().items() if changed}
+    without = {field for field in drawn_fields if not any(told(number, field) for number in NUMBERS)}
+    assert without <= OF_THE_SCREEN
+    changed, shown = found()["staircase.interval_mean_s"]  # one time between preemptions wherever it is said
+    assert {"requests", "why"} <= shown <= changed
+    assert "preemption.interval_s" not in found()
 
 
 def test_rows_that_name_no_plain_number_are_few_and_known() -> None:
@@ -169,21 +175,3 @@ def test_rows_that_name_no_plain_number_are_few_and_known() -> None:
     few = {"requests.answers_each", "prefix_cache.external_ratio", "ttft.decode_first_token_s"}  # deployments
     fleet = {"fleet.rows", "fleet.totals", "fleet.unlike", "fleet.strip_cell_s"}  # the table of servers
     assert rest <= {*flags, *few, *fleet, "queueing.trend", "gpus.serving", "servers.load"}
-
-
-def test_what_is_not_on_the_screen_changes_no_panel() -> None:
-    for number in NUMBERS:
-        if not number.on_screen and number.field in found():
-            assert not found()[number.field][0], number.field
-
-
-def test_every_number_that_a_panel_draws_has_a_row() -> None:
-    drawn_fields = {field for field, (changed, _) in found().items() if changed}
-    without = {field for field in drawn_fields if not any(told(number, field) for number in NUMBERS)}
-    assert without <= OF_THE_SCREEN
-
-
-def test_one_time_between_preemptions_is_drawn_wherever_it_is_said() -> None:
-    changed, shown = found()["staircase.interval_mean_s"]
-    assert {"requests", "why"} <= shown <= changed
-    assert "preemption.interval_s" not in found()

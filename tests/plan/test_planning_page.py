@@ -34,7 +34,10 @@ def plain(text: str) -> str:
 def cases() -> list[object]:
     """Those that simulate for seconds are run apart."""
     found = blocks()
-    marks = [(pytest.mark.slow,) if any("--simulate" in line for line in commands) else () for commands, _ in found]
+    marks = [
+        (pytest.mark.slow,) if any("--simulate" in line or "overload_loaded" in line for line in commands) else ()
+        for commands, _ in found
+    ]
     return [pytest.param(*block, marks=mark) for block, mark in zip(found, marks, strict=True)]
 
 

@@ -125,6 +125,7 @@ def page() -> str:
     return html(document([nasty(report_of("sweep")), report_of("overload_loaded")]))
 
 
+@pytest.mark.slow
 def test_html_holds_no_script_no_address_and_every_id_once() -> None:
     tags = Tags()
     tags.feed(page())
@@ -140,6 +141,7 @@ def test_html_holds_no_script_no_address_and_every_id_once() -> None:
     page().encode()
 
 
+@pytest.mark.slow
 def test_every_figure_is_xml_with_a_title_and_words() -> None:
     drawn = re.findall(r"<svg\b.*?</svg>", page(), re.DOTALL)
     assert len(drawn) > 2 * (len(FIGURES) - 2)

@@ -249,6 +249,7 @@ def stories(draw: st.DrawFn) -> Log:
     return log
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(stories())
 def test_seek_equals_fold_whatever_happened(log: Log) -> None:
