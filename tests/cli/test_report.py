@@ -33,7 +33,7 @@ def test_half_a_report_is_none_and_stands_in_nobodys_way(tmp_path: Path) -> None
 
 
 def test_a_report_goes_to_stdout_by_a_dash(tmp_path: Path) -> None:
-    done = vtop("report", "sweep_c64", "-o", "-", "--format", "html", folder=tmp_path)
+    done = vtop("report", "--no-prices", "sweep_c64", "-o", "-", "--format", "html", folder=tmp_path)
     assert done.stdout.startswith(b"<!DOCTYPE html>")
     assert list(tmp_path.iterdir()) == []
 

@@ -145,6 +145,7 @@ def test_p9999_is_a_column_of_the_phases_only_where_one_has_it() -> None:
     assert all(len(row) == len(cut.head) for row in cut.rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recording_cut_at_any_byte_reports_what_it_holds(name: str, tmp_path: Path) -> None:
     packed = path_of(name)

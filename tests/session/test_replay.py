@@ -290,6 +290,7 @@ def test_what_was_drawn_once_never_changes(log: Log) -> None:
     check_columns_stand_still(log, 0.7, View(window_s=20.0, columns=13))
 
 
+@pytest.mark.slow
 def test_a_spike_never_moves() -> None:
     start, events = read(KINDS[0])
     log = Log()

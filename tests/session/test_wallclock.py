@@ -168,6 +168,7 @@ def test_a_host_that_drifts_leaves_each_stretch_its_own_step() -> None:
     assert parts(clock) == pytest.approx(session.frame(session.end_s, View(window_s=1000.0)).window_s)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [*RECORDINGS, *SMALL], ids=lambda path: path.name.partition(".")[0])
 def test_prompts_that_were_computed_took_time(path: Path) -> None:
     session = recorded(path.name.partition(".")[0])

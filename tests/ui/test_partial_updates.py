@@ -52,7 +52,7 @@ class Screen:
         ]
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+@pytest.mark.parametrize("size", [(80, 24), pytest.param((120, 36), marks=pytest.mark.slow)])
 def test_no_cell_is_stale_after_partial_updates(size: tuple[int, int], tmp_path: Path) -> None:
     recording = FileRecording(OVERLOAD)
     session = Session(recording.start)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,22 +28,38 @@ EVERY_S: Final = 2.0  # the trigger is looked at
 SESSION_S: Final = 900.0  # that the trigger's session goes back before another takes its place
 LONGEST_S: Final = 600.0  # of an incident; what lasts longer is cut by then, and not again before it was over
 REPORT_S: Final = 300.0  # that making a report, or a command, may take
+NICE: Final = ("nice", "-n", "10") if shutil.which("nice") else ()
+LAST_REPORT_S: Final = 20.0  # that is waited for at the end
 MOST_WAITING: Final = 8  # reports and commands to be run, one at a time
 
 
 def check(asked: dict[str, Any]) -> Trigger | None:
-    """What is waited for. Raises VtopError for options that do not go together."""
+    """What is waited for. Raises VtopError for options that do not go together, or say nothing."""
     if asked["keep_s"] is None:
         raise VtopError("--on, --run and --webhook go with --keep 2h: the minutes before a trigger must be kept")
     if asked["trigger"] is None:
         if asked["command"] is not None or asked["webhook"] is not None:
             raise VtopError("--run and --webhook go with --on: they are called for each cut")
         return None
-    if asked["webhook"] is not None and urlsplit(asked["webhook"]).hostname not in ("localhost", "127.0.0.1", "::1"):
+    if asked["command"] is not None:
+        try:
+            words = shlex.split(asked["command"])
+        except ValueError as error:
+            raise VtopError(f"--run {asked['command']}: {str(error).lower()}") from None
+        if not words:
+            raise VtopError("--run: no command in it")
+    if asked["webhook"] is not None and not _is_of_this_host(asked["webhook"]):
         raise VtopError(f"--webhook {asked['webhook']}: only this host is called: http://127.0.0.1:9000/…")
-    if asked["command"] is not None and not shlex.split(asked["command"]):
-        raise VtopError("--run: no command in it")
     return parse(asked["trigger"])
+
+
+def _is_of_this_host(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # which may be no number
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and parts.hostname in ("localhost", "127.0.0.1", "::1")
 
 
 def record(asked: dict[str, Any], folder: Path, for_s: float | None) -> None:
@@ -190,11 +206,11 @@ class Followers:
             self._news.notify()
 
     def finish(self) -> None:
-        """Wait for what was begun, as long as a report may take."""
+        """Wait for what was begun, as long as a report usually takes."""
         with self._news:
             self._over = True
             self._news.notify()
-        self._thread.join(REPORT_S)
+        self._thread.join(LAST_REPORT_S)
 
     def _work(self) -> None:
         while True:
@@ -204,7 +220,7 @@ class Followers:
                     return
                 path, why = self._waiting.popleft()
             report = path.with_suffix(".html")
-            words = [sys.executable, "-m", "vtop", "report", str(path), "-o", str(report), "--no-prices"]
+            words = [*NICE, sys.executable, "-m", "vtop", "report", str(path), "-o", str(report), "--no-prices"]
             self._run(words, "the report")
             if self._command is not None:
                 self._run([*shlex.split(self._command), str(path)], "--run")
@@ -215,7 +231,7 @@ class Followers:
         try:
             done = subprocess.run(
                 words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=REPORT_S,
-                check=False, preexec_fn=lambda: os.nice(10),
+                check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             echo(f"vtop: {what}: not through after {units.seconds(REPORT_S)}, ended", err=True)
@@ -233,5 +249,5 @@ class Followers:
             told = {"file": str(path.absolute()), "why": why}
             answer = httpx.post(self._webhook or "", json=told, timeout=5.0, trust_env=False)
             answer.raise_for_status()
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             echo(f"vtop: --webhook: {error or type(error).__name__}", err=True)
