@@ -91,8 +91,11 @@ def record(asked: dict[str, Any], folder: Path, for_s: float | None) -> None:
         attachment.stop(reasons[0] if reasons else "time is up")
         _take(recording.take(), kept, incidents)
         kept.close()
+        _take([], kept, None)
         if incidents is not None:
             incidents.close()
+    if kept.lost:
+        raise VtopError(f"{folder}: not all of it could be recorded")
 
 
 def _take(events: list[AnyEvent], kept: FlightRecorder, incidents: Incidents | None) -> None:

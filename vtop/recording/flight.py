@@ -42,6 +42,7 @@ class FlightRecorder:
     def __init__(self, folder: Path, start: Start, keep_s: float, most_bytes: float) -> None:
         self.folder, self.keep_s = folder, keep_s
         self.piece_s = min(max(keep_s / PIECES, SHORTEST_S), LONGEST_S)
+        self.lost = False  # whether a piece lacks lines
         self.said: list[str] = []  # what went wrong with the files, in sentences, until it is taken
         self._start, self._most_bytes = start, most_bytes
         self._known = Known()
@@ -136,12 +137,16 @@ class FlightRecorder:
             self._file.write(encode(event) + b"\n")
         except OSError as error:
             self._say(f"{self._pieces[-1].path}: {error.strerror or error}; given up; the next line begins another")
+            self.lost = True
             self._give_up()
             return
         self._last_t = event.t
         if self._file.waits_for is not None and waited is None:
-            self._say(f"{self._pieces[-1].path}: {self._file.waits_for}; the oldest piece is deleted for it")
-            self._delete_oldest()
+            gone = self._delete_oldest()
+            then = (
+                f"{gone} is deleted for it" if gone is not None else "what happens waits in memory until there is room"
+            )
+            self._say(f"{self._pieces[-1].path}: {self._file.waits_for}; {then}")
 
     def _finish(self, reason: str) -> None:
         if self._file is None:
@@ -152,6 +157,7 @@ class FlightRecorder:
                 self._file.close()
             except OSError as error:
                 self._say(f"{self._pieces[-1].path}: {error.strerror or error}; its last lines are lost")
+                self.lost = True
         self._file = None
 
     def _look_after(self) -> None:
@@ -182,16 +188,17 @@ class FlightRecorder:
         paths = [*self._older, *(piece.path for piece in self._pieces)]
         return sum(path.stat().st_size for path in paths if path.exists())
 
-    def _delete_oldest(self) -> None:
-        """Never the piece that is being written."""
+    def _delete_oldest(self) -> Path | None:
+        """Never the piece that is being written: None where there is no other."""
         if self._older:
             path = self._older.pop(0)
         elif len(self._pieces) > (self._file is not None):
             path = self._pieces.pop(0).path
         else:
-            return
+            return None
         with contextlib.suppress(OSError):
             path.unlink()
+        return path
 
     def _say(self, text: str) -> None:
         if not self.said or self.said[-1] != text:
