@@ -431,7 +431,7 @@ def test_a_dead_engine_is_not_taken_for_a_live_one(server: VllmServer, tmp_path:
         record.await_scrapes()
 
         def kill() -> None:
-            record.await_scrapes()  # a page that shows them running
+            record.await_scrapes(2)  # the second shows them running; a third could come after their end
             server.kill_engine()
 
         answers = send(server, 4, output=900, when_all_run=kill)

@@ -244,6 +244,7 @@ def test_the_sums_over_blocks_are_those_of_the_phase(eight_and_sixteen: list[Any
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["attached_open_r16", "attached_mbt512_c32", "attached_pool7168_c128", "attached_seqs10"]
 )

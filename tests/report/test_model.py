@@ -48,6 +48,7 @@ def at(document: Any, field: str) -> Any:
     return document
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_screen_and_the_report_give_the_same_digits(name: str) -> None:
     run = recording(report_of(name))["run"]
@@ -75,6 +76,7 @@ def window(name: str) -> str:
     return repr(run.end_s - run.begin_s)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["open_loop", "overload", "overload_loaded", "sweep_c64"])
 def test_json_html_markdown_and_text_give_the_same_digits(name: str) -> None:
     report = report_of(name)

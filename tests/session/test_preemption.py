@@ -287,6 +287,7 @@ def test_events_add_up_to_the_counter_at_every_moment(seed: int, lag: bool, bloc
     assert frame.staircase.unconfirmed == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["attached_pool7168_c128", "overload", "open_loop", "killed", "pool7168"])
 @pytest.mark.parametrize("window_s", [30.0, 100_000.0])
 def test_there_is_one_time_between_preemptions_and_one_rate_and_they_agree(name: str, window_s: float) -> None:

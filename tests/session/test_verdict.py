@@ -386,6 +386,7 @@ def over_time(name: str, *, own: bool) -> list[tuple[int, Verdict]]:
     return [(at, session.frame(float(at), View(60.0, 2)).verdict) for at in range(1, int(session.end_s) + 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "own"),
     [

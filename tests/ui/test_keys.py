@@ -353,6 +353,7 @@ async def test_enter_without_a_chosen_panel_says_how_to_choose() -> None:
         assert said(shown.app) == ["choose a panel first: tab, or a click"]
 
 
+@pytest.mark.slow
 async def test_every_panel_can_be_enlarged_at_every_size() -> None:
     for size in ((46, 19), (120, 36)):
         async with replay(SWEEP, size=size) as shown:

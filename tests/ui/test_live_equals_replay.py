@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.shipped_kinds import LONG, name
+from tests.shipped_kinds import name
 from tests.ui.screens import SHIPPED, SIZES, SWEEP, cells, live, replay, text
 from vtop.ui.board import Board
 
 PARTS = (0.0, 0.13, 0.71, 1.0)
 
 
+QUICK = ("killed", "sweep_c64")  # the others are tried with the slow tests
 SMALL = 100_000  # bytes; of a larger recording one size is tried, the next of the next
 TRIED = [
-    pytest.param(source, size, marks=[pytest.mark.slow] if name(source) in LONG else [])
+    pytest.param(source, size, marks=[pytest.mark.slow] if name(source) not in QUICK else [])
     for number, source in enumerate(SHIPPED)
     for size in (SIZES if source.stat().st_size < SMALL else SIZES[number % len(SIZES) :][:1])
 ]
