@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -206,6 +208,28 @@ def write(path: Path, content: bytes) -> None:
         raise VtopError(f"{path}: exists already; name a new file, or remove it first")
     with new_file(path, force=False, packed=False) as file:
         file.write(content)
+
+
+class Stop:
+    """Until SIGINT, SIGTERM or SIGHUP: `reason` says which came first."""
+
+    def __init__(self) -> None:
+        self._came = threading.Event()
+        self._names: list[str] = []
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._stopped)
+
+    def _stopped(self, number: int, _: Any) -> None:
+        self._names.append(signal.Signals(number).name)
+        self._came.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether one came within so many seconds."""
+        return self._came.wait(seconds)
+
+    @property
+    def reason(self) -> str:
+        return self._names[0] if self._names else "time is up"
 
 
 def whole(recording: LiveRecording) -> None:

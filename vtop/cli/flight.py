@@ -6,7 +6,6 @@ import contextlib
 import math
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -17,10 +16,11 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from vtop import units
-from vtop.cli.common import attached, echo, servers_of
+from vtop.cli.common import Stop, attached, echo, servers_of
 from vtop.errors import VtopError
+from vtop.free_name import free_name
 from vtop.recording import AnyEvent, Start
-from vtop.recording.flight import FlightRecorder, unused
+from vtop.recording.flight import FlightRecorder
 from vtop.session.session import Session
 from vtop.session.triggers import VIEW, WINDOW_S, Trigger, parse
 
@@ -71,15 +71,7 @@ def record(asked: dict[str, Any], folder: Path, for_s: float | None) -> None:
     recording = attachment.recording
     kept = FlightRecorder(folder, recording.start, asked["keep_s"], asked["most_bytes"])
     incidents = Incidents(kept, recording.start, trigger, asked) if trigger is not None else None
-    stop = threading.Event()
-    reasons: list[str] = []
-
-    def stopped(number: int, _: Any) -> None:
-        reasons.append(signal.Signals(number).name)
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, stopped)
+    stop = Stop()
     until_s = math.inf if for_s is None else attachment.clock() + for_s
     attachment.start()
     waits = f", waiting for {asked['trigger']}" if trigger is not None else ""
@@ -88,7 +80,7 @@ def record(asked: dict[str, Any], folder: Path, for_s: float | None) -> None:
         while not stop.wait(max(0.0, min(1.0, until_s - attachment.clock()))) and attachment.clock() < until_s:
             _take(recording.take(), kept, incidents)
     finally:
-        attachment.stop(reasons[0] if reasons else "time is up")
+        attachment.stop(stop.reason)
         _take(recording.take(), kept, incidents)
         kept.close()
         _take([], kept, None)
@@ -168,7 +160,7 @@ class Incidents:
         began_s, why = self._began
         self._is_cut = True
         name = time.strftime("cut-%Y%m%dT%H%M%SZ", time.gmtime(self._start.unix_s + began_s))
-        path = unused(self._kept.folder, name, ".jsonl")
+        path = free_name(self._kept.folder, name, ".jsonl")
         from_s = max(0.0, began_s - self._before_s)
         try:
             self._kept.cut_to(path, from_s, to_s, f"cut out by a flight recorder: {why}")

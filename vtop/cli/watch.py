@@ -13,7 +13,7 @@ import click
 from vtop import units
 from vtop.cli import stored
 from vtop.cli.arguments import OfServers
-from vtop.cli.common import attached, echo, print_json, servers_of, whole
+from vtop.cli.common import Stop, attached, echo, print_json, servers_of, whole
 from vtop.cli.flight_options import flight_options
 from vtop.cli.load import consent, controller_of, phases_of, recorded_load
 from vtop.cli.options import DOCUMENT_WINDOW_S, Seconds, load_options, prometheus_options, server_options
@@ -128,9 +128,6 @@ def record(for_s: float | None, output: Path, **asked: Any) -> None:
     Exit codes: 0 done, 2 nothing was recorded, or not all of it, 128 + n stdout was closed. With --load:
     those of sweep.
     """
-    import signal
-    import threading
-
     from vtop.draw.theme import clean
     from vtop.recording import Note, Outage, Scrape
 
@@ -155,15 +152,7 @@ def record(for_s: float | None, output: Path, **asked: Any) -> None:
     servers = servers_of(asked)
     if phases:
         sys.exit(recorded_load(phases, servers, output, for_s, asked))
-    stop = threading.Event()
-    reasons: list[str] = []
-
-    def stopped(number: int, _: Any) -> None:
-        reasons.append(signal.Signals(number).name)
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, stopped)
+    stop = Stop()
     attachment = stored.attached(asked, output) if of_prometheus else attached(asked, servers, output)
     recording = attachment.recording
     clock: Callable[[], float] = attachment.clock
@@ -183,7 +172,7 @@ def record(for_s: float | None, output: Path, **asked: Any) -> None:
                     echo(f"vtop: {clean(event.text)}", err=True)
             done = done or recording.saving_to is None
     finally:
-        attachment.stop(reasons[0] if reasons else "time is up")
+        attachment.stop(stop.reason)
     if recording.unread:
         sys.exit(141)
     whole(recording)

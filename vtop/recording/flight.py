@@ -10,13 +10,13 @@ import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from vtop.errors import VtopError
+from vtop.free_name import free_name
 from vtop.recording.cut import JUST_AFTER_S, Known, cut
 from vtop.recording.events import AnyEvent, End, Note, Start, encode
 from vtop.recording.recording import FileRecording, events_of
@@ -33,7 +33,8 @@ _NAMED: Final = re.compile(_PREFIX + r"\d+(-\d+)?\.jsonl")  # by the second of t
 @dataclass(frozen=True, slots=True)
 class KeptPiece:
     path: Path
-    begins_s: float  # of the session
+    begins_s: float  # of the session; below 0 for one of a recorder before this one
+    own: bool = True
 
 
 class FlightRecorder:
@@ -46,21 +47,20 @@ class FlightRecorder:
         self.said: list[str] = []  # what went wrong with the files, in sentences, until it is taken
         self._start, self._most_bytes = start, most_bytes
         self._known = Known()
-        self._pieces: list[KeptPiece] = []  # of this session, oldest first
         self._file: RecordingFile | None = None
         self._last_t = 0.0  # in the current piece
         self._looked_s = 0.0
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            # of a recorder before this one
-            self._older = sorted(one for one in folder.glob(f"{_PREFIX}*.jsonl") if _NAMED.fullmatch(one.name))
+            older = sorted(one for one in folder.glob(f"{_PREFIX}*.jsonl") if _NAMED.fullmatch(one.name))
         except OSError as error:
             raise VtopError(f"-o {folder}: no folder can be made there ({error.strerror})") from error
+        self._pieces = [KeptPiece(path, _began_unix_s(path) - start.unix_s, own=False) for path in older]
 
     @property
     def end_s(self) -> float:
         """Session time of the latest line."""
-        return self._last_t + (self._pieces[-1].begins_s if self._pieces else 0.0)
+        return self._last_t + (self._pieces[-1].begins_s if self._pieces and self._pieces[-1].own else 0.0)
 
     def take(self, event: AnyEvent) -> None:
         if isinstance(event, Start | End):
@@ -89,7 +89,7 @@ class FlightRecorder:
 
     def events(self, from_s: float) -> Iterator[AnyEvent]:
         """What is kept of the session, in session time, from the piece on that holds from_s."""
-        held = [piece for piece in self._pieces if piece.path.exists()]
+        held = [piece for piece in self._pieces if piece.own and piece.path.exists()]
         before = [at for at, piece in enumerate(held) if piece.begins_s <= from_s]
         for number, piece in enumerate(held[before[-1] if before else 0 :]):
             with contextlib.closing(FileRecording(piece.path)) as recording:
@@ -116,7 +116,7 @@ class FlightRecorder:
     def _begin(self, at_s: float) -> None:
         start = msgspec.structs.replace(self._start, t=0.0, unix_s=self._start.unix_s + at_s)
         self._make_room(at_s)
-        path = unused(self.folder, f"{_PREFIX}{start.unix_s:.0f}", ".jsonl")
+        path = free_name(self.folder, f"{_PREFIX}{start.unix_s:.0f}", ".jsonl")
         try:
             self._file = new(path)
         except VtopError as error:
@@ -173,29 +173,19 @@ class FlightRecorder:
 
     def _make_room(self, at_s: float) -> None:
         """Delete what is older than what is to be kept, and more where that is too large."""
-        from_unix_s = self._start.unix_s + at_s - self.keep_s
-        while len(begins := self._begins()) > 1 and begins[1] <= from_unix_s:
+        while len(self._pieces) > 1 and self._pieces[1].begins_s <= at_s - self.keep_s:
             self._delete_oldest()
-        while self._bytes() > self._most_bytes * (1 - 1 / PIECES) and self._begins():
+        while self._bytes() > self._most_bytes * (1 - 1 / PIECES) and self._pieces:
             self._delete_oldest()
-
-    def _begins(self) -> list[float]:
-        """When each piece that there is began, oldest first: the wall clock."""
-        older = [float(path.stem.removeprefix(_PREFIX).partition("-")[0]) for path in self._older]
-        return older + [self._start.unix_s + piece.begins_s for piece in self._pieces]
 
     def _bytes(self) -> int:
-        paths = [*self._older, *(piece.path for piece in self._pieces)]
-        return sum(path.stat().st_size for path in paths if path.exists())
+        return sum(piece.path.stat().st_size for piece in self._pieces if piece.path.exists())
 
     def _delete_oldest(self) -> Path | None:
         """Never the piece that is being written: None where there is no other."""
-        if self._older:
-            path = self._older.pop(0)
-        elif len(self._pieces) > (self._file is not None):
-            path = self._pieces.pop(0).path
-        else:
+        if len(self._pieces) <= (self._file is not None):
             return None
+        path = self._pieces.pop(0).path
         with contextlib.suppress(OSError):
             path.unlink()
         return path
@@ -205,7 +195,5 @@ class FlightRecorder:
             self.said.append(text)
 
 
-def unused(folder: Path, name: str, ending: str) -> Path:
-    """A path that is free: name, name-2, name-3 …"""
-    names = (f"{name}{f'-{number}' if number > 1 else ''}{ending}" for number in count(1))
-    return next(path for one in names if not (path := folder / one).exists())
+def _began_unix_s(path: Path) -> float:
+    return float(path.stem.removeprefix(_PREFIX).partition("-")[0])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from vtop import units
 from vtop.errors import VtopError
+from vtop.free_name import free_name
 from vtop.recording.recording_file import Saved
 
 if TYPE_CHECKING:
@@ -107,8 +108,4 @@ def named(path: Path) -> str:
 
 def unused(ending: str) -> Path:
     """A name in this folder that tells when; a second one in the same second gets a number."""
-    stem = time.strftime("vtop-%Y%m%d-%H%M%S")
-    path, number = Path(f"{stem}.{ending}"), 2
-    while path.exists():
-        path, number = Path(f"{stem}-{number}.{ending}"), number + 1
-    return path
+    return free_name(Path(), time.strftime("vtop-%Y%m%d-%H%M%S"), f".{ending}")

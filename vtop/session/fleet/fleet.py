@@ -30,7 +30,7 @@ from vtop.session.frame.servers import ServerPart
 from vtop.session.frame.vocabulary import Side, StatusKind, VerdictLimit
 from vtop.session.history.server import ServerHistory
 from vtop.session.history.sides import Sides
-from vtop.session.history.window import ScrapeRange, Window
+from vtop.session.history.window import ScrapeRange, Window, sum_of_known
 
 JUDGED_S: Final = 15.0
 COMPARED_S: Final = 5.0
@@ -212,8 +212,8 @@ class FleetHistory:
             answering=sum(row.status.fresh for row in rows),
             troubled=sum(_gravity(row) < _CALM for row in rows),
             unlike=sum(bool(row.unlike) for row in rows),
-            running=_sum([row.running for row in rows]),
-            waiting=_sum([row.waiting for row in rows]),
+            running=sum_of_known([row.running for row in rows]),
+            waiting=sum_of_known([row.waiting for row in rows]),
             kv_high_ratio=max((row.kv_used_ratio for row in rows if row.kv_used_ratio is not None), default=None),
             generation_per_s=_per_s(after.answering, Quantity.GENERATION_TOKENS),
             prompt_per_s=_per_s(before.answering, Quantity.PROMPT_TOKENS),
@@ -341,9 +341,4 @@ def _per_s(ranges: Iterable[ScrapeRange], quantity: Quantity) -> float | None:
         for one in ranges
         if one.counted_s > 0 and (grown := one.server.grown(quantity, one.first, one.last)) is not None
     ]
-    return _sum(rates)
-
-
-def _sum(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    return sum_of_known(rates)

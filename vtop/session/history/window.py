@@ -136,7 +136,7 @@ class Window:
 
     def delta(self, quantity: Quantity, part: str = "") -> float | None:
         """How much a counter grew in the window; None when no server exports it."""
-        return _sum(one.server.grown(quantity, one.first, one.last, part) for one in self.ranges)
+        return sum_of_known(one.server.grown(quantity, one.first, one.last, part) for one in self.ranges)
 
     def count(self, quantity: Quantity, part: str = "") -> Count:
         grown, rates, since = [], [], []
@@ -146,7 +146,7 @@ class Window:
             if amount is not None and not one.silent and (seconds := one.counted_s) > 0:
                 rates.append(amount / seconds)
             since.append(one.server.grown(quantity, 0, one.last, part) if not one.server.forgotten else None)
-        return Count(in_window=_sum(grown), per_s=_sum(rates), since_start=_sum(since))
+        return Count(in_window=sum_of_known(grown), per_s=sum_of_known(rates), since_start=sum_of_known(since))
 
     def by_part(
         self, quantity: Quantity, ask: Callable[[Quantity, str], float | None]
@@ -159,9 +159,9 @@ class Window:
         """A counter that is exported only by part."""
         counts = [self.count(quantity, part) for part in self._parts(quantity)]
         return Count(
-            in_window=_sum(count.in_window for count in counts),
-            per_s=_sum(count.per_s for count in counts),
-            since_start=_sum(count.since_start for count in counts),
+            in_window=sum_of_known(count.in_window for count in counts),
+            per_s=sum_of_known(count.per_s for count in counts),
+            since_start=sum_of_known(count.since_start for count in counts),
         )
 
     def _parts(self, quantity: Quantity) -> list[str]:
@@ -172,7 +172,7 @@ class Window:
         values = []
         for one in self.answering:
             values.append(one.server.value(quantity, one.last, part))
-        return _sum(values)
+        return sum_of_known(values)
 
     def gauge(self, quantity: Quantity, *, largest: bool = False) -> Gauge:
         """A gauge over the scrapes of the window: added up over servers, or the largest of them."""
@@ -283,6 +283,7 @@ def _instants(present: Sequence[tuple[ScrapeRange, Track]]) -> Sequence[float]:
     return main.server.at_s[main.first : main.last + 1]
 
 
-def _sum(values: Iterable[float | None]) -> float | None:
+def sum_of_known(values: Iterable[float | None]) -> float | None:
+    """None where none is known."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
