@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from vtop.plan.capacity import Next, Plan, RunResult, Search, grows
+from vtop.session.capacity.search import Next, Plan, RunResult, Search, grows
 from vtop.session.load.attainment import Attainment
 
 PLAN = Plan("floor", 0.95, 3, 100, (1, 2, 3), first_per_s=1.0, hold=False)

@@ -15,10 +15,10 @@ from tests.plan.test_capacity import PLAN, cliff, result, search
 from vtop.cli import main
 from vtop.cli.capacity_panel import CapacityPanel
 from vtop.load.workload.spec import phases
-from vtop.plan.capacity import Next, Search, goodput_of, paired
 from vtop.plan.headroom import headroom, variation_of
 from vtop.plan.vllm_bench import command
 from vtop.report.plan.capacity import ENDS
+from vtop.session.capacity.search import Next, Search, goodput_of, paired
 
 SLO = ("--slo", "ttft=800ms,tpot=50ms")
 

@@ -10,12 +10,20 @@ import pytest
 
 from tests.session.made import Log, Server
 from vtop.plan.capacity_answer import on_record
-from vtop.plan.capacity_record import RecordedSearch, another, searches
 from vtop.recording import CapacitySearch, Identity, Load, Request
+from vtop.session.capacity.record import RecordedSearch
+from vtop.session.capacity.server_state import another
+from vtop.session.session import Session
 
 SEARCH = CapacitySearch(
     rule="floor", runs=2, requests=20, seed=101, first_per_s=4.0, most_per_s=100.0, slo={"ttft": 0.5, "e2e": 2.0}
 )
+
+
+def searches(session: Session) -> list[RecordedSearch]:
+    return session.searches.found(session.end_s)
+
+
 Answers = Callable[[int], dict[str, Any]]
 
 
@@ -189,7 +197,8 @@ def test_a_search_goes_on_only_on_the_same_server(now: Identity, why: str | None
         return log.session()
 
     was = session(Identity(server=0, version="0.32", flags={"max-num-seqs": 8}))
-    assert another(was, session(now), 0) == why
+    after = session(now)
+    assert another(was.servers[0], was.end_s, after.servers[0], after.end_s) == why
 
 
 def test_two_searches_of_two_servers_are_kept_apart() -> None:

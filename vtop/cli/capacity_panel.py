@@ -14,7 +14,7 @@ from rich.text import Text
 from vtop import units
 
 if TYPE_CHECKING:
-    from vtop.plan.capacity import Next, Search
+    from vtop.session.capacity.search import Next, Search
     from vtop.session.frame.load import LoadPart
 
 CELLS = 24  # of the bar of a rate

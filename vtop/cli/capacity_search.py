@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from vtop.access import Access
     from vtop.cli.capacity_panel import CapacityPanel
     from vtop.load.workload.phase import PlannedPhase
-    from vtop.plan.capacity import Next, RunResult, Search
     from vtop.plan.capacity_answer import Searched
-    from vtop.plan.capacity_record import RecordedSearch
     from vtop.plan.capacity_runs import SimulatedTarget
     from vtop.recording import CapacitySearch
     from vtop.recording.events import Target
+    from vtop.session.capacity.record import RecordedSearch
+    from vtop.session.capacity.search import Next, RunResult, Search
     from vtop.session.session import Session
 
 Servers = tuple[list["Target"], list["Access"]]
@@ -34,10 +34,10 @@ FIRST_SCRAPE_S = 15.0  # for a server to be read for the first time
 
 
 def simulate(asked: CapacitySearch, like: PlannedPhase, given: dict[str, Any]) -> list[Searched]:
-    from vtop.plan.capacity import Search
     from vtop.plan.capacity_answer import Searched
-    from vtop.plan.capacity_record import RecordedSearch, plan_of
     from vtop.plan.capacity_runs import closed_phase_of, plausible, simulated, simulated_closed
+    from vtop.session.capacity.record import RecordedSearch, plan_of
+    from vtop.session.capacity.search import Search
 
     server = _simulated_server(given)
     plan = plan_of(asked)
@@ -107,11 +107,10 @@ def _earlier(path: Path, asked: CapacitySearch) -> tuple[Session, RecordedSearch
     """The search in a recording, to go on with. Raises VtopError where it is none, or of other words."""
     import msgspec
 
-    from vtop.plan.capacity_record import searches
     from vtop.session.session import read
 
     session = read(open_recording(path))
-    found = searches(session)
+    found = session.searches.found(session.end_s)
     if len(found) != 1:
         raise VtopError(f"--resume {path}: it holds {len(found) or 'no'} searches of capacity, and one is gone on with")
     was, now = (msgspec.to_builtins(msgspec.structs.replace(one, t=-1.0)) for one in (found[0].asked, asked))
@@ -128,8 +127,8 @@ class _Live:
 
     def __init__(self, asked: CapacitySearch, like: PlannedPhase, servers: Servers, given: dict[str, Any]) -> None:
         from vtop.cli.capacity_panel import CapacityPanel
-        from vtop.plan.capacity import Search
-        from vtop.plan.capacity_record import RecordedSearch, plan_of
+        from vtop.session.capacity.record import RecordedSearch, plan_of
+        from vtop.session.capacity.search import Search
         from vtop.session.session import Session
 
         plan = plan_of(asked)
@@ -142,13 +141,15 @@ class _Live:
         self.panel: CapacityPanel | None = CapacityPanel() if sys.stderr.isatty() else None
 
     def conduct(self, earlier: tuple[Session, RecordedSearch] | None) -> None:
-        from vtop.plan.capacity_record import another, gpus_of
+        from vtop.plan.capacity_answer import gpus_of
+        from vtop.session.capacity.server_state import another
 
         self._attachment.start()
         try:
             self._first_scrapes()
             if earlier is not None:
-                if (why := another(earlier[0], self._session, 0)) is not None:
+                was, now = earlier[0].servers[earlier[1].asked.server], self._session.servers[0]
+                if (why := another(was, earlier[0].end_s, now, self._session.end_s)) is not None:
                     raise VtopError(f"--resume: the server is not the one that was searched: {why}")
                 found = earlier[1].search
                 self.searches[0].search.go_on(found.results, found.held, found.refused)
@@ -186,15 +187,15 @@ class _Live:
                 self._phase(number, closed_phase_of(self._like, concurrency, one.plan.requests, one.asked.seed))
 
     def _run(self, number: int, wanted: Next) -> RunResult:
-        from vtop.plan.capacity_record import measured
         from vtop.plan.capacity_runs import phase_of
 
         index = self._phase(number, phase_of(self._like, wanted))
-        return measured(wanted, self._session, index, self.searches[number].asked.slo)
+        runs, bounds = self._session.searches.runs, self.searches[number].asked.slo
+        return runs.measured(wanted, index, bounds, self._session.end_s)
 
     def _phase(self, number: int, phase: PlannedPhase) -> int:
         """One phase of load on a server, to its end and the scrape after it. Raises VtopError."""
-        from vtop.plan.capacity_record import SETTLE_S, take
+        from vtop.session.capacity.runs import SETTLE_S
 
         self._phases.append(phase)
         index = len(self._phases) - 1
@@ -221,7 +222,8 @@ class _Live:
         time.sleep(SETTLE_S + self._recording.start.interval_s)  # the scrape after its end is part of the run
         self._take()
         if phase.concurrency is not None:
-            take(self.searches[number], self._session, index)
+            one = self.searches[number]
+            one.closed.append(self._session.searches.runs.closed(index, one.asked.slo, self._session.end_s))
         return index
 
     def _end(self, number: int, one: RecordedSearch) -> None:

@@ -9,9 +9,11 @@ from vtop.errors import VtopError
 from vtop.load.workload.phase import PlannedPhase
 from vtop.load.workload.spec import phases
 from vtop.plan import vllm_bench
-from vtop.plan.capacity import Bracket, Paired, Plan, RateResult, RunResult, goodput_of, paired
-from vtop.plan.capacity_record import ClosedLoopRun, RecordedSearch, searches
 from vtop.plan.headroom import Headroom, headroom
+from vtop.session.capacity.record import RecordedSearch
+from vtop.session.capacity.runs import ClosedLoopRun
+from vtop.session.capacity.search import Bracket, Paired, Plan, RateResult, RunResult, goodput_of, paired
+from vtop.session.frame.gpus import counted_of
 from vtop.session.session import Session
 
 
@@ -69,7 +71,8 @@ def together(made: Sequence[Searched], scale_out_s: float | None = None, growth_
 def on_record(session: Session) -> tuple[CapacityResult, ...]:
     """Every search in a recording. One whose words this vtop does not understand is left out."""
     found = []
-    for one in searches(session):
+    for one in session.searches.found(session.end_s):
+        one.gpus = gpus_of(session)
         try:
             (like,) = phases([f"rate=1 n={one.asked.requests} {one.asked.spec}"])
         except VtopError:
@@ -77,6 +80,12 @@ def on_record(session: Session) -> tuple[CapacityResult, ...]:
         url = session.start.servers[one.asked.server].url
         found.append(_result(Searched(one, url, like, url), None, 0.0))
     return tuple(found)
+
+
+def gpus_of(session: Session) -> int | None:
+    """How many GPUs serve; None where NVML tells of none."""
+    part = session.gpus.part(session.end_s, 60.0, local=any(target.local for target in session.start.servers))
+    return len(counted_of(part.devices)) or None
 
 
 def _result(made: Searched, scale_out_s: float | None, growth_ratio: float) -> CapacityResult:

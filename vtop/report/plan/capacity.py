@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from vtop import units
-from vtop.plan.capacity import Paired, RateResult, RunResult
 from vtop.plan.capacity_answer import CapacityAnswer, CapacityResult
-from vtop.plan.capacity_record import ClosedLoopRun
 from vtop.plan.headroom import Headroom
 from vtop.report.figures.figure import Figure, FigurePanel, RuleLine, Series
 from vtop.report.render.document import Block, Document, Drawing, Facts, Section, Table, Text
 from vtop.report.tables.cells import known_columns
+from vtop.session.capacity.runs import ClosedLoopRun
+from vtop.session.capacity.search import Paired, RateResult, RunResult
 
 BOUND_NAMES = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "e2e"}
 ENDS = {

@@ -23,23 +23,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import fmean, stdev
-from typing import Final, Literal, get_args
+from typing import Final, get_args
 
 from vtop.samples import half_of_mean
+from vtop.session.frame.vocabulary import RateVerdict, SearchEnd, SearchRule
 from vtop.session.load.attainment import Attainment
-
-Verdict = Literal["pass", "fail", "undecided", "more"]  # more: it takes further runs to tell
-End = Literal[
-    "reached",
-    "nothing passed",
-    "nothing failed",
-    "undecided",
-    "deadline",
-    "server changed",
-    "no evidence",
-    "stopped",
-]
-RuleName = Literal["floor", "long-run"]
 
 MOST_FACTOR: Final = 3  # so many times N runs at most for an undecided rate
 MOST_REFUSED: Final = 3  # runs in a row that are no evidence
@@ -54,7 +42,7 @@ CONFIDENCE: Final = 0.99  # of the interval of a mean: several rates are judged,
 class Plan:
     """What is searched, fixed before the first run. Rates in requests/s; requests: measured, in each run."""
 
-    rule: RuleName
+    rule: SearchRule
     target_ratio: float
     runs: int
     requests: int
@@ -110,7 +98,7 @@ class RateResult:
     """A rate as its runs judge it. half_ratio: half of the 99 % interval of the mean; None of fewer than two runs."""
 
     rate_per_s: float
-    verdict: Verdict
+    verdict: RateVerdict
     runs: tuple[RunResult, ...]
     lowest_ratio: float | None
     mean_ratio: float | None
@@ -129,7 +117,7 @@ class Bracket:
     fails_per_s: float | None
     undecided_per_s: tuple[float, ...]
     monotone: bool
-    end: End | None  # None: the search goes on
+    end: SearchEnd | None  # None: the search goes on
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +150,13 @@ class Search:
     results: dict[float, list[RunResult]] = field(default_factory=dict)
     held: dict[float, RunResult] = field(default_factory=dict)
     refused: list[RunResult] = field(default_factory=list)
-    end: End | None = None
+    end: SearchEnd | None = None
     why: str | None = None  # in detail
     _in_a_row: int = 0  # refused, since the last that counted
 
     def stop(self, end: str, why: str | None = None) -> None:
         """The search is over, for a reason of the world's."""
-        self.end, self.why = next((one for one in get_args(End) if one == end), "stopped"), why
+        self.end, self.why = next((one for one in get_args(SearchEnd) if one == end), "stopped"), why
 
     def tell(self, result: RunResult) -> None:
         """A run was made. One that is no evidence is not counted; where the server changed, or after MOST_REFUSED in a
@@ -213,7 +201,7 @@ class Search:
         seed = seeds[made] if made < len(seeds) else seeds[-1] + 1 + made - len(seeds)
         return Next(rate, seed, self.plan.requests)
 
-    def verdict(self, rate: float) -> Verdict:
+    def verdict(self, rate: float) -> RateVerdict:
         """Of a rate by its runs so far, and by its long run where there was one."""
         if (held := self.held.get(rate)) is not None and (held.attained.ratio or 0.0) < self.plan.target_ratio:
             return "fail"
@@ -261,7 +249,7 @@ class Search:
         requests = rates * plan.runs * plan.requests + (HOLD_FACTOR * plan.requests if plan.hold else 0)
         return Left(rates, rates * plan.runs + plan.hold, requests / middle)
 
-    def _rate(self) -> float | End:
+    def _rate(self) -> float | SearchEnd:
         """The rate that needs a run; or how the search ends, all being judged and the bracket no narrower to be had."""
         plan = self.plan
         for rate in self.results:
@@ -318,13 +306,13 @@ def paired(first: Search, second: Search) -> tuple[Paired, ...]:
     return tuple(found)
 
 
-def _floor(plan: Plan, ratios: Sequence[float]) -> Verdict:
+def _floor(plan: Plan, ratios: Sequence[float]) -> RateVerdict:
     if any(ratio < plan.target_ratio for ratio in ratios):
         return "fail"
     return "pass" if len(ratios) >= plan.runs else "more"
 
 
-def _long_run(plan: Plan, ratios: Sequence[float]) -> Verdict:
+def _long_run(plan: Plan, ratios: Sequence[float]) -> RateVerdict:
     if len(ratios) < min(LEAST_RUNS, plan.runs):
         return "more"
     looks = {plan.runs, 2 * plan.runs, MOST_FACTOR * plan.runs}  # each look is another chance to be wrong
