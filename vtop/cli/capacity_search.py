@@ -151,8 +151,7 @@ class _Live:
                 was, now = earlier[0].servers[earlier[1].asked.server], self._session.servers[0]
                 if (why := another(was, earlier[0].end_s, now, self._session.end_s)) is not None:
                     raise VtopError(f"--resume: the server is not the one that was searched: {why}")
-                found = earlier[1].search
-                self.searches[0].search.go_on(found.results, found.held, found.refused)
+                self.searches[0].search.go_on(earlier[1].search)
                 self.searches[0].closed.extend(earlier[1].closed)
             self._begin()
             _by_turns([one.search for one in self.searches], self._run, _Told(self.panel), self._given["deadline_s"])

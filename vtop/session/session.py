@@ -141,7 +141,8 @@ class Session:
             case Load():
                 self._apply_load(event)
             case CapacitySearch():
-                self.searches.apply(event)
+                if self._known(event.server):
+                    self.searches.apply(event)
             case Host():
                 self.load.apply_host(event)
             case LoadHost():

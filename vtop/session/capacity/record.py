@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from vtop.recording import CapacitySearch
+from vtop.recording import CapacitySearch, SimulatedSearch
+from vtop.session.capacity.foretold import speed
 from vtop.session.capacity.runs import ClosedLoopRun, RunsOnRecord
 from vtop.session.capacity.search import HOLD_FACTOR, Bracket, Next, Plan, RunResult, Search
-from vtop.session.frame.capacity import CapacityPart, CapacityRate, CapacityRun
+from vtop.session.frame.capacity import CapacityPart, CapacityRate, CapacityRun, SimulatedCapacity
 from vtop.session.load.phase import LoadPhase
 
 
@@ -44,6 +45,7 @@ def plan_of(asked: CapacitySearch) -> Plan:
         most_per_s=asked.most_per_s,
         precision_ratio=asked.precision_ratio,
         hold=asked.hold,
+        simulated=asked.simulated,
     )
 
 
@@ -113,6 +115,7 @@ class SearchHistory:
             left_runs=left.runs if left is not None else None,
             left_s=left.seconds if left is not None else None,
             running=_running(one, running),
+            simulated=_simulated(asked.simulated, now) if (asked := one.asked).simulated is not None else None,
             end=search.end,
             why=search.why,
         )
@@ -155,8 +158,15 @@ def _running(one: RecordedSearch, phase: LoadPhase | None) -> CapacityRun | None
     run = _run_of(one.plan, phase) if phase is not None and phase.begin.server == one.asked.server else None
     if run is None or phase is None or phase.begin.t < one.asked.t:
         return None
-    number = 1 if run.hold else len(one.search.results.get(run.rate_per_s, ())) + 1
-    return CapacityRun(run.rate_per_s, phase.begin.seed, number, run.hold)
+    made = sum(len(of.get(run.rate_per_s, ())) for of in (one.search.results, one.search.again))
+    return CapacityRun(run.rate_per_s, phase.begin.seed, 1 if run.hold else made + 1, run.hold)
+
+
+def _simulated(found: SimulatedSearch, now: Bracket) -> SimulatedCapacity:
+    least, most = speed(found, now.passes_per_s, now.fails_per_s)
+    return SimulatedCapacity(
+        found.by, found.passes_per_s, found.fails_per_s, found.hosts, found.least_per_s, found.most_per_s, least, most
+    )
 
 
 def _ends(asked: Sequence[CapacitySearch], end_s: float) -> list[float]:

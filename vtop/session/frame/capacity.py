@@ -30,6 +30,21 @@ class CapacityRun:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class SimulatedCapacity:
+    """What the simulated engine found before. speed: of the measured capacity / the simulated one, as far as both
+    brackets bound it."""
+
+    by: str  # the profile
+    passes_per_s: float | None
+    fails_per_s: float | None
+    hosts: int  # other plausible ones that were simulated too
+    least_per_s: float | None  # that passes on any of them
+    most_per_s: float | None  # that fails on any of them
+    speed_least_ratio: float | None
+    speed_most_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class CapacityPart:
     """The search that goes on, or the last one. passes, fails: its bracket; None: no such rate is known yet."""
 
@@ -51,5 +66,6 @@ class CapacityPart:
     left_runs: int | None  # about; None at the end
     left_s: float | None  # of load, about
     running: CapacityRun | None
+    simulated: SimulatedCapacity | None
     end: SearchEnd | None
     why: str | None  # it ended, in detail
