@@ -57,6 +57,17 @@ class Recording(Protocol):
         ...
 
 
+class _Beside:
+    """A further reader of a recording that is being made."""
+
+    def __init__(self, start: Start, fresh: deque[AnyEvent]) -> None:
+        self.start = start
+        self._fresh = fresh
+
+    def take(self, limit: int = 1_000_000) -> list[AnyEvent]:
+        return [self._fresh.popleft() for _ in range(min(limit, len(self._fresh)))]
+
+
 class LiveRecording:
     """The recording being made: `append` encodes, writes, decodes and keeps the decoded event.
 
@@ -87,6 +98,7 @@ class LiveRecording:
         self._last_t = 0.0
         self._looked_s = 0.0  # when the files were last looked after
         self._fresh: deque[AnyEvent] = deque()
+        self._beside: list[deque[AnyEvent]] = []  # what further readers have not taken yet
         self._listener: Callable[[AnyEvent], object] | None = None
         self._files: dict[Path | None, RecordingFile] = {}
         if not filed:
@@ -137,7 +149,8 @@ class LiveRecording:
                 self._looked_s = self._last_t
                 notes = self._look_after()
             notes += self._write(line + b"\n")
-            self._fresh.append(decoded)
+            for fresh in (self._fresh, *self._beside):
+                fresh.append(decoded)
             if self._listener is not None:
                 self._listener(decoded)
             for text in notes:
@@ -150,6 +163,12 @@ class LiveRecording:
     def take(self, limit: int = 1_000_000) -> list[AnyEvent]:
         with self._lock:
             return [self._fresh.popleft() for _ in range(min(limit, len(self._fresh)))]
+
+    def reader(self) -> Recording:
+        """A further reader of what is appended from here on, for another thread; what it has not taken is kept."""
+        with self._lock:
+            self._beside.append(fresh := deque[AnyEvent]())
+        return _Beside(self.start, fresh)
 
     def so_far(self) -> Iterator[AnyEvent]:
         """All events from the beginning on, where a file still holds them: as they were appended."""

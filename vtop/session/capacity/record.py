@@ -115,7 +115,7 @@ class SearchHistory:
             left_runs=left.runs if left is not None else None,
             left_s=left.seconds if left is not None else None,
             running=_running(one, running),
-            simulated=_simulated(asked.simulated, now) if (asked := one.asked).simulated is not None else None,
+            simulated=beside(asked.simulated, now) if (asked := one.asked).simulated is not None else None,
             end=search.end,
             why=search.why,
         )
@@ -162,7 +162,8 @@ def _running(one: RecordedSearch, phase: LoadPhase | None) -> CapacityRun | None
     return CapacityRun(run.rate_per_s, phase.begin.seed, 1 if run.hold else made + 1, run.hold)
 
 
-def _simulated(found: SimulatedSearch, now: Bracket) -> SimulatedCapacity:
+def beside(found: SimulatedSearch, now: Bracket) -> SimulatedCapacity:
+    """What was simulated, with what the measured bracket says of it."""
     least, most = speed(found, now.passes_per_s, now.fails_per_s)
     return SimulatedCapacity(
         found.by, found.passes_per_s, found.fails_per_s, found.hosts, found.least_per_s, found.most_per_s, least, most
