@@ -52,4 +52,4 @@ def test_it_is_there_only_where_there_is_a_search() -> None:
     assert "capacity" not in {place.panel for place in arrange(160, 48, frame)}
     for size in ((160, 48), (80, 40)):
         assert "capacity" in {place.panel for place in arrange(*size, replace(frame, capacity=searched()))}
-    assert at_stake(replace(frame, capacity=searched())) == ["floor of 12 × 500", "18 runs"]
+    assert at_stake(replace(frame, capacity=searched())) == ["floor of 12 × 500", "18 runs so far"]

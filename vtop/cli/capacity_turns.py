@@ -12,7 +12,7 @@ from vtop.cli.common import echo
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from vtop.session.capacity.search import Next, RunResult, Search
+    from vtop.session.capacity.search import Bracket, Next, RunResult, Search
 
 
 class Stopped(Exception):
@@ -54,9 +54,18 @@ class Told:
                 f"{who}rate={rate.rate_per_s:g} {rate.verdict}: {units.percent(rate.mean_ratio)} mean, lowest "
                 f"{units.percent(rate.lowest_ratio)} of {len(rate.runs)} runs; between "
                 f"{units.number(now.passes_per_s)} and {units.number(now.fails_per_s)} requests/s, "
-                f"about {units.seconds(left.seconds)} of load left",
+                f"{_beside(search, now)}about {units.seconds(left.seconds)} of load left",
                 err=True,
             )
+
+
+def _beside(search: Search, now: Bracket) -> str:
+    """How the measured capacity stands beside the simulated one so far; empty where nothing was simulated."""
+    from vtop.session.capacity.foretold import speed, speed_words
+
+    found = search.plan.simulated
+    said = speed_words(*speed(found, now.passes_per_s, now.fails_per_s)) if found is not None else None
+    return f"{said} of what was simulated, " if said is not None else ""
 
 
 def by_turns(

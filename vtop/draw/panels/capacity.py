@@ -10,6 +10,7 @@ from vtop.draw.grid import Block, fixed, stacked
 from vtop.draw.panels.sizes import Rows
 from vtop.draw.text import Column, Line, Phrase, Piece, kept_of, line, phrases, table
 from vtop.draw.theme import Look
+from vtop.session.capacity.foretold import speed_words
 from vtop.session.frame.capacity import CapacityPart, CapacityRate
 from vtop.session.frame.frame import Frame
 from vtop.session.frame.vocabulary import RateVerdict
@@ -59,7 +60,8 @@ def at_stake(frame: Frame) -> list[str]:
     part = frame.capacity
     if part is None:
         return []
-    return [f"{part.rule} of {units.count(part.planned_runs)} × {units.count(part.requests)}", f"{part.runs} runs"]
+    made = "1 run" if part.runs == 1 else f"{units.count(part.runs)} runs"
+    return [f"{part.rule} of {units.count(part.planned_runs)} × {units.count(part.requests)}", f"{made} so far"]
 
 
 def _lines(frame: Frame) -> int | None:
@@ -114,19 +116,9 @@ def _simulated(part: CapacityPart, width: int, look: Look) -> Line:
     assert found is not None
     both = f"simulated {_between(found.passes_per_s, found.fails_per_s)} requests/s"
     shown = [Phrase(0, ((both, "text"),))]
-    least, most = found.speed_least_ratio, found.speed_most_ratio
-    if least is not None and most is not None:
-        said = f"measured {units.percent(least)} to {units.percent(most)} of it"
-    elif least is not None or most is not None:
-        said = (
-            f"measured over {units.percent(least)} of it"
-            if least is not None
-            else (f"measured under {units.percent(most)} of it")
-        )
-    else:
-        said = ""
-    if said:
-        shown.append(Phrase(1, ((said, "text"),)))
+    said = speed_words(found.speed_least_ratio, found.speed_most_ratio)
+    if said is not None:
+        shown.append(Phrase(1, ((f"measured {said} of it", "text"),)))
     if found.hosts:
         hosts = f"on {units.count(found.hosts)} other hosts {_between(found.least_per_s, found.most_per_s)}"
         shown.append(Phrase(2, ((hosts, "dim"),)))

@@ -10,6 +10,7 @@ from vtop.plan.headroom import Headroom
 from vtop.report.figures.figure import Figure, FigurePanel, RuleLine, Series
 from vtop.report.render.document import Block, Document, Drawing, Facts, Section, Table, Text
 from vtop.report.tables.cells import known_columns
+from vtop.session.capacity.foretold import speed_words
 from vtop.session.capacity.runs import ClosedLoopRun
 from vtop.session.capacity.search import Paired, RateResult, RunResult
 from vtop.session.frame.capacity import SimulatedCapacity
@@ -155,18 +156,13 @@ def _simulated(found: SimulatedCapacity) -> str:
     if found.hosts:
         said += f", on {found.hosts} other hosts {_rates(found.least_per_s, found.most_per_s)}"
     least, most = found.speed_least_ratio, found.speed_most_ratio
+    if (measured := speed_words(least, most)) is not None:
+        said += f". Measured is {measured} of it"
     if least is not None and most is not None:
-        said += f". Measured is {units.percent(least)} to {units.percent(most)} of it"
         if most < 1:
             said += f": the engine is {units.percent(1 - most)} to {units.percent(1 - least)} slower than its model"
-        elif least > 1:
-            said += ": the engine is faster than its model"
         else:
-            said += ", which may be the same"
-    elif least is not None:
-        said += f". Measured is over {units.percent(least)} of it"
-    elif most is not None:
-        said += f". Measured is under {units.percent(most)} of it"
+            said += ": the engine is faster than its model" if least > 1 else ", which may be the same"
     return said + "."
 
 

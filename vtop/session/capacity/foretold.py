@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
+from vtop import units
 from vtop.recording import SimulatedSearch
 
 FORETOLD: Final = 6  # rates at most that the simulation chooses: a wrong one costs no more than so many
@@ -23,6 +24,15 @@ def speed(simulated: SimulatedSearch, passes: float | None, fails: float | None)
     least = passes / simulated.fails_per_s if passes and simulated.fails_per_s else None
     most = fails / simulated.passes_per_s if fails and simulated.passes_per_s else None
     return least, most
+
+
+def speed_words(least: float | None, most: float | None) -> str | None:
+    """The measured capacity as a share of the simulated one; None where nothing is known."""
+    if least is not None and most is not None:
+        return f"{units.percent(least)} to {units.percent(most)}"
+    if least is not None:
+        return f"over {units.percent(least)}"
+    return f"under {units.percent(most)}" if most is not None else None
 
 
 def next_rate(
