@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from vtop import units
 from vtop.cli import progress
-from vtop.cli.capacity_turns import Stopped, Told, by_turns
+from vtop.cli.capacity_turns import SearchTalk, Stopped, by_turns
 from vtop.cli.common import attached, echo, open_recording, whole
 from vtop.cli.load import consent, controller_of
 from vtop.errors import VtopError
@@ -121,7 +121,7 @@ class _Live:
             self.searches[0].search.go_on(earlier[1].search)
             self.searches[0].closed.extend(earlier[1].closed)
         self._begin()
-        told = Told(quiet=self._given["screen"])
+        told = SearchTalk(quiet=self._given["screen"])
         by_turns([one.search for one in self.searches], self._run, told, self._given["deadline_s"])
         for number, one in enumerate(self.searches):
             one.gpus = gpus_of(self._session)

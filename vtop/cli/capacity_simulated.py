@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vtop.cli.capacity_turns import Told, by_turns
+from vtop.cli.capacity_turns import SearchTalk, by_turns
 from vtop.cli.common import echo
 
 if TYPE_CHECKING:
@@ -32,16 +32,16 @@ def simulate(asked: CapacitySearch, like: PlannedPhase, given: dict[str, Any]) -
         phase = closed_phase_of(like, given["closed_loop"], asked.requests, asked.seed)
         one.closed.append(simulated_closed(phase, server, asked.slo))
 
-    def searched(search: Search, on: SimulatedTarget, told: Told) -> None:
+    def searched(search: Search, on: SimulatedTarget, told: SearchTalk) -> None:
         by_turns([search], lambda _, wanted: simulated(wanted, like, on, asked.slo), told, given["deadline_s"])
 
-    searched(one.search, server, Told())
+    searched(one.search, server, SearchTalk())
     for number, other in enumerate(plausible(server, given["hosts"]) if given["hosts"] else (), 1):
         if one.search.end == "stopped":
             break
         echo(f"plausible host {number} of {given['hosts']}", err=True)
         search = Search(plan)
-        searched(search, other, Told(quiet=True))
+        searched(search, other, SearchTalk(quiet=True))
         one.hosts.append(search.bracket())
     runs = [run.running_peak or 0.0 for rate in one.search.rates() if rate.verdict == "pass" for run in rate.runs]
     one.remarks.extend(server.beyond(like, max(runs, default=None)))

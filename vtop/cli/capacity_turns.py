@@ -19,7 +19,7 @@ class Stopped(Exception):
     """Whoever asked for the search has gone."""
 
 
-class Told:
+class SearchTalk:
     """What is said while a search runs: a line on stderr for each rate that is judged."""
 
     def __init__(self, *, quiet: bool = False) -> None:
@@ -69,7 +69,7 @@ def _beside(search: Search, now: Bracket) -> str:
 
 
 def by_turns(
-    searches: Sequence[Search], run: Callable[[int, Next], RunResult], told: Told, deadline_s: float | None
+    searches: Sequence[Search], run: Callable[[int, Next], RunResult], told: SearchTalk, deadline_s: float | None
 ) -> None:
     """A run of each search after the other, until all are at their end, so that what drifts meets both alike."""
     began_s, longest_s = time.monotonic(), 0.0
