@@ -2,8 +2,8 @@
 
 usage: python bench/mutate.py [--seconds 180] [--seed 1] [--processes 1] [--only scrapes,streams,recordings,commands]
        python bench/mutate.py --cases scrapes=1000000,streams=100000,recordings=100000,commands=8000 --processes 16
-Each process has a seed of its own, from --seed up. Prints how many of each were tried, how long the longest took and each
-process's peak memory, and fails with the seed, the number and the bytes of the first that broke something.
+Each process has a seed of its own, from --seed up. Prints how many of each were tried, the longest and each process's
+peak memory, and fails with the seed, the number and the bytes of the first that broke something.
 """
 
 from __future__ import annotations
