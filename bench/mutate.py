@@ -339,9 +339,7 @@ def main() -> int:
         if parts:
             cases, took_s = sum(part.cases for part in parts), max(part.took_s for part in parts)
             longest_s, peak_mb = max(part.longest_s for part in parts), max(part.peak_memory_mb for part in parts)
-            print(
-                f"{kind:<10} {cases:>9,} in {took_s:6.1f} s, the longest {longest_s:.2f} s; peak memory {peak_mb:.0f} MB"
-            )
+            print(f"{kind:<10} {cases:>9,} in {took_s:6.1f} s, longest {longest_s:.2f} s; peak memory {peak_mb:.0f} MB")
     print("\n".join(broken) if broken else "none broke anything")
     return 1 if broken else 0
 
