@@ -17,15 +17,15 @@ from urllib.parse import urlsplit
 
 from vtop import units
 from vtop.cli.common import Stop, attached, echo, servers_of
+from vtop.cli.metrics import Follow
 from vtop.errors import VtopError
 from vtop.free_name import free_name
 from vtop.recording import AnyEvent, Start
 from vtop.recording.flight import FlightRecorder
-from vtop.session.session import Session
+from vtop.session.rolling import RollingSession
 from vtop.session.triggers import VIEW, WINDOW_S, Trigger, parse
 
 EVERY_S: Final = 2.0  # the trigger is looked at
-SESSION_S: Final = 900.0  # that the trigger's session goes back before another takes its place
 LONGEST_S: Final = 600.0  # of an incident; what lasts longer is cut by then, and not again before it was over
 REPORT_S: Final = 300.0  # that making a report, or a command, may take
 NICE: Final = ("nice", "-n", "10") if shutil.which("nice") else ()
@@ -62,7 +62,7 @@ def _is_of_this_host(url: str) -> bool:
     return parts.scheme in ("http", "https") and parts.hostname in ("localhost", "127.0.0.1", "::1")
 
 
-def record(asked: dict[str, Any], folder: Path, for_s: float | None) -> None:
+def record(asked: dict[str, Any], folder: Path, for_s: float | None, follow: Follow) -> None:
     """Until a signal, or for_s. Raises VtopError, then nothing runs."""
     trigger = check(asked)
     if folder.is_file() or str(folder) == "-":
@@ -73,6 +73,7 @@ def record(asked: dict[str, Any], folder: Path, for_s: float | None) -> None:
     incidents = Incidents(kept, recording.start, trigger, asked) if trigger is not None else None
     stop = Stop()
     until_s = math.inf if for_s is None else attachment.clock() + for_s
+    follow(recording, attachment.clock)
     attachment.start()
     waits = f", waiting for {asked['trigger']}" if trigger is not None else ""
     echo(f"keeping the last {units.seconds(asked['keep_s'])} in {folder}{waits}", err=True)
@@ -110,7 +111,7 @@ class Incidents:
         self._before_s, self._after_s = asked["before_s"], asked["after_s"]
         self._longest_s = max(self._after_s, min(LONGEST_S, asked["keep_s"] - self._before_s - self._after_s))
         self._most = asked["most_cuts"]
-        self._sessions = [(0.0, Session(start))]  # the first is asked; the second is young, and takes its place
+        self._session = RollingSession(start, kept.known, WINDOW_S)
         self._looked_s = -EVERY_S
         self._began: tuple[float, str] | None = None  # of the incident: when, and why
         self._held_s = -math.inf  # when the trigger held last
@@ -119,23 +120,14 @@ class Incidents:
         self._followers = Followers(asked["command"], asked["webhook"])
 
     def take(self, event: AnyEvent) -> None:
-        begins_s, _ = self._sessions[0]
-        if event.t - begins_s >= SESSION_S and len(self._sessions) == 1:
-            # it begins with what was known: so does what is cut out, and a piece
-            self._sessions.append((event.t, Session(self._start)))
-            for line in self._kept.known(event.t):
-                self._sessions[1][1].apply(line)
-        for _, session in self._sessions:
-            session.apply(event)
-        if len(self._sessions) == 2 and event.t - self._sessions[1][0] >= 2 * WINDOW_S:
-            del self._sessions[0]
+        self._session.apply(event)
 
     def look(self) -> None:
         now_s = self._kept.end_s
         if now_s - self._looked_s < EVERY_S:
             return
         self._looked_s = now_s
-        why = self._trigger.why(self._sessions[0][1].frame(now_s, VIEW))
+        why = self._trigger.why(self._session.session.frame(now_s, VIEW))
         if why is not None:
             self._held_s = now_s
             if self._began is None:

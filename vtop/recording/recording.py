@@ -87,6 +87,7 @@ class LiveRecording:
         self._last_t = 0.0
         self._looked_s = 0.0  # when the files were last looked after
         self._fresh: deque[AnyEvent] = deque()
+        self._beside: list[deque[AnyEvent]] = []  # of further readers
         self._listener: Callable[[AnyEvent], object] | None = None
         self._files: dict[Path | None, RecordingFile] = {}
         if not filed:
@@ -137,7 +138,8 @@ class LiveRecording:
                 self._looked_s = self._last_t
                 notes = self._look_after()
             notes += self._write(line + b"\n")
-            self._fresh.append(decoded)
+            for queue in (self._fresh, *self._beside):
+                queue.append(decoded)
             if self._listener is not None:
                 self._listener(decoded)
             for text in notes:
@@ -149,7 +151,13 @@ class LiveRecording:
 
     def take(self, limit: int = 1_000_000) -> list[AnyEvent]:
         with self._lock:
-            return [self._fresh.popleft() for _ in range(min(limit, len(self._fresh)))]
+            return _taken(self._fresh, limit)
+
+    def beside(self) -> Recording:
+        """Another reader, which is given each event from here on too. It must go on taking them."""
+        with self._lock:
+            self._beside.append(deque())
+            return _Reader(self.start, self._lock, self._beside[-1])
 
     def so_far(self) -> Iterator[AnyEvent]:
         """All events from the beginning on, where a file still holds them: as they were appended."""
@@ -276,6 +284,21 @@ class LiveRecording:
         lines = "1 line is" if file.held_lines == 1 else f"{file.held_lines:,} lines are"
         self.lost.append(f"{path}: {why}; the last {lines} lost" if file.held_lines else f"{path}: {why}")
         return f"{path}: {why}; no longer recorded there"
+
+
+class _Reader:
+    """A recording being made, as somebody beside the screen takes it in."""
+
+    def __init__(self, start: Start, lock: threading.RLock, fresh: deque[AnyEvent]) -> None:
+        self.start, self._lock, self._fresh = start, lock, fresh
+
+    def take(self, limit: int = 1_000_000) -> list[AnyEvent]:
+        with self._lock:
+            return _taken(self._fresh, limit)
+
+
+def _taken(fresh: deque[AnyEvent], limit: int) -> list[AnyEvent]:
+    return [fresh.popleft() for _ in range(min(limit, len(fresh)))]
 
 
 def _give_up(file: RecordingFile) -> None:
