@@ -7,6 +7,7 @@ import pytest
 from tests.report.loops import Loop, session
 from tests.report.reports import path_of
 from tests.session.made import Log, Server, read
+from vtop import units
 from vtop.errors import VtopError
 from vtop.recording import Load, Mark, Request
 from vtop.report.model import of_session
@@ -145,3 +146,24 @@ def test_requests_now_and_then_are_one_stretch() -> None:
         server.engine.running = float(at % 20 < 10)
         log.scrape(float(at), server)
     assert [one.name for one in ranges(log.session())] == ["all requests"]
+
+
+@pytest.mark.parametrize("apart_s", [3, 40])
+def test_a_trial_is_no_part_of_the_load_that_follows_it(apart_s: int) -> None:
+    """Of a run with 38 idle seconds after a trial request the median of running had been 0, and its KV use 0 %."""
+    log, server = Log(), Server()
+    for at in range(apart_s + 30):
+        if at == 2:  # came and went between two scrapes
+            server.engine.count(generation_tokens=16)
+            server.engine.finish()
+        server.engine.running = 32.0 * (apart_s < at < apart_s + 20)
+        server.engine.count(generation_tokens=1000 * (apart_s < at <= apart_s + 20))
+        for _ in range(15 * (apart_s < at <= apart_s + 20)):
+            server.engine.finish()
+        log.scrape(float(at), server)
+    (phase,) = of_session(log.session(), "x").phases
+    assert phase.whole is not None
+    assert phase.steady is not None
+    assert phase.label == f"{units.clock(apart_s)}–{units.clock(apart_s + 21)}"
+    assert phase.steady.running.median == 32
+    assert phase.whole.finished == 300

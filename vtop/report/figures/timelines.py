@@ -162,13 +162,16 @@ def staircase(report: Report) -> Figure | None:
         line: tuple[Point, ...] = tuple((at, height + slope * (at - middle)) for at in (times[0], times[-1]))
         series.append(Series("straight line", "dim", line, "dashed"))
     fit = f" R² of the line is {staircase.straightness:.3f}." if staircase.straightness is not None else ""
+    often = f"; over the run one every {units.seconds(staircase.interval_mean_s)} on average"
+    if len(report.phases) > 1:
+        often = ""  # of the load that has them it is another number
     return Figure(
         key="staircase",
         title="The staircase of preemptions",
         caption=f"Each step is a scrape on which requests were put back; the line is the least-squares line.{fit}",
         alt=(
-            f"{units.count(heights[-1])} preemptions from {units.clock(times[0])} to {units.clock(times[-1])}; over "
-            f"the run one every {units.seconds(staircase.interval_mean_s)} on average.{fit}"
+            f"{units.count(heights[-1])} preemptions from {units.clock(times[0])} to {units.clock(times[-1])}"
+            f"{often}.{fit}"
         ),
         x_title="time in the session",
         x_kind="time",
