@@ -60,7 +60,9 @@ class Made:
             end_s = after.setdefault("end_s", after.get("last_s", due_s + 0.2))
             self.server.engine.count(prompt_tokens=100, generation_tokens=5)
             if in_flight:
-                self.log.add(Request(id=k, phase=self.phase, due_s=due_s, sent_s=after["sent_s"]), after["sent_s"])
+                admitted_s = after.get("admitted_s", due_s)
+                begun = Request(id=k, phase=self.phase, due_s=due_s, admitted_s=admitted_s, sent_s=after["sent_s"])
+                self.log.add(begun, after["sent_s"])
             line = {"due_s": due_s, "sent_s": due_s, "output_tokens": 5, "status": 200, **after, **other}
             self.log.add(Request(id=k, phase=self.phase, **line), end_s)
         end_s = max(begin_s + sent / rate, self.log.events[-1].t) + 0.1
@@ -150,6 +152,31 @@ def test_a_run_that_lost_a_worker_is_no_evidence() -> None:
     found = one.found().search
     assert found.results == {}
     assert found.refused[0].why_not == "the client was the limit: 5 failed here: gpu8 is gone"
+
+
+def test_under_a_cap_the_clients_queue_and_rejections_are_told_and_are_no_lateness() -> None:
+    def behind(k: int) -> dict[str, Any]:
+        waits_s = 0.3 * (k % 4)
+        own = {"admitted_s": waits_s, "sent_s": waits_s, "first_s": waits_s + 0.1, "last_s": waits_s + 0.2}
+        return {"sent_s": 0.0, "error": "http_status", "status": 429} if k == 19 else own
+
+    one = Made()
+    one.run(4.0, 101, behind, in_flight=True, max_in_flight=2)
+    (rate,) = one.found().search.rates()
+    (run,) = rate.runs
+    assert run.why_not is None  # of a client without a cap it would be late
+    assert run.client_queue_peak == 3
+    assert (run.attained.rejected, run.attained.errors) == (1, 0)
+    session = one.log.session()
+    load = session.frame(session.end_s).load
+    assert load is not None
+    assert load.slot_wait is not None
+    assert (load.rejected, load.limited) == (1, None)
+    assert load.slot_wait.mean_s == pytest.approx(sum(0.3 * (k % 4) for k in range(19)) / 20)
+    (answer,) = on_record(session)
+    words = " ".join(str(block) for section in sections(answer) for block in section.blocks)
+    assert "1 were rejected" in words
+    assert "up to 3 waited in the client for a slot, under the cap" in words
 
 
 def test_the_backlog_is_counted_at_the_quarters() -> None:

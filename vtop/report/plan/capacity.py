@@ -132,6 +132,8 @@ def _failing(answer: CapacityResult) -> list[str]:
             f"; {lost.errors:,} failed, {lost.timeouts:,} timed out, {lost.rejected:,} were rejected, {lost.open:,} "
             "were never answered"
         )
+    if worst.client_queue_peak:
+        said += f"; up to {worst.client_queue_peak:,.0f} waited in the client for a slot, under the cap"
     if worst.backlog:
         said += f"; unanswered by quarters of the run {', '.join(f'{one:,}' for one in worst.backlog)}"
     return [f"At {units.number(rate.rate_per_s)} requests/s, in the worst run: {said}."]
@@ -216,25 +218,29 @@ def _held(answer: CapacityResult, one: RunResult) -> str:
 def _table(answer: CapacityResult) -> Table:
     bounds = sorted({name for rate in answer.rates for run in rate.runs for name, _ in run.attained.by_bound})
     intervals = answer.plan.rule == "long-run"
+    rejected = any(run.attained.rejected for rate in answer.rates for run in rate.runs)
     head = (
         "rate", "came", "runs", "verdict", "lowest %", "mean %", *(["± (99 %)"] if intervals else []),
         *(f"{BOUND_NAMES[name]} %" for name in bounds),
-        "failed", "open", "drain", "running", "waiting", "in the client", "KV", "preempted",
+        "failed", *(["rejected"] if rejected else []), "open", "drain", "running", "waiting", "in the client", "KV",
+        "preempted",
     )  # fmt: skip
-    rows = tuple(_row(rate, bounds, intervals=intervals) for rate in answer.rates)
+    rows = tuple(_row(rate, bounds, intervals=intervals, rejected=rejected) for rate in answer.rates)
     notes = [
         "lowest, mean: of the runs' joint attainment, a run an observation. The bounds beside it each alone; joint is "
         "at most the least of them. Of a run at most: open when the last request came, drain, running, waiting, KV.",
     ]
+    if rejected:
+        notes.append("Rejected: answered with 429, by a gateway or server at its limit; missed, and no errors.")
     if any(run.client_queue_peak is not None for rate in answer.rates for run in rate.runs):
         notes.append("In the client: requests that waited for a slot under the cap that was asked for (max=).")
     return known_columns(Table("By rate", head, rows, tuple(notes), words=(3,)))
 
 
-def _row(rate: RateResult, bounds: list[str], *, intervals: bool) -> tuple[str, ...]:
+def _row(rate: RateResult, bounds: list[str], *, intervals: bool, rejected: bool) -> tuple[str, ...]:
     runs = rate.runs
     by = [[share for run in runs for name, share in run.attained.by_bound if name == bound] for bound in bounds]
-    lost = sum(run.attained.errors + run.attained.timeouts + run.attained.rejected for run in runs)
+    lost = sum(run.attained.errors + run.attained.timeouts for run in runs)
     return (
         units.number(rate.rate_per_s),
         units.number(sum(run.achieved_per_s for run in runs) / len(runs)),
@@ -245,6 +251,7 @@ def _row(rate: RateResult, bounds: list[str], *, intervals: bool) -> tuple[str, 
         *([_share(rate.half_ratio)] if intervals else []),
         *(_share(min(shares) if shares else None) for shares in by),
         str(lost),
+        *([str(sum(run.attained.rejected for run in runs))] if rejected else []),
         units.count(_most(run.open_at_last for run in runs)),
         units.seconds(_most(run.drain_s for run in runs)),
         units.count(_most(run.running_peak for run in runs)),

@@ -92,6 +92,9 @@ class LoadHistory:
             phase.sent_s.append(request.sent_s)
             phase.sent_warmup.append(request.warmup)
             phase.late_us.append(round(max(0.0, late_s) * 1e6))
+            if phase.begin.max_in_flight is not None:
+                waited_s = (request.admitted_s or 0.0) - (request.due_s or 0.0)
+                phase.slot_us.append(round(max(0.0, waited_s) * 1e6))
             phase.sent_host.append(request.host if request.host is not None else -1)
 
     def _answer(self, t: float, server: int | None, request: Request) -> None:
@@ -217,6 +220,8 @@ class LoadHistory:
             limited_costs=_costs(seen, late_p99_s, host),
             hosts=parts(self._senders.get(number, ()), seen.hosts, now_s),
             total_per_s=_total_per_s(phase, seen, now_s),
+            rejected=seen.rejected,
+            slot_wait=_quantiles(seen.slot) if phase.begin.max_in_flight is not None else None,
         )
 
     def seen(self, number: int, now_s: float) -> RequestStats | None:
