@@ -130,7 +130,7 @@ _ROWS: Final = (
     Panel("kv", "KV cache", kv, "left", lambda _: Rows(1, 2), lambda _: Rows(5, 40, 2),
           charted=("narrow", "wide", "alone"), role="kv", limits=("kv",), alone=kv_alone),
     Panel("gpus", "GPU", gpus, "left", lambda frame: Rows(1, 1 + bool(frame.gpus.devices)), _gpus_wide,
-          charted=("narrow", "wide", "alone"), role="power", limits=("power",), notes=watched, of_servers=False,
+          charted=("narrow", "wide", "alone"), role="power", limits=("power", "gpu"), notes=watched, of_servers=False,
           alone=gpus_alone),
     Panel("ttft", "time to first token", ttft, "right", lambda _: Rows(2, 5), lambda _: Rows(6, 40, 2),
           charted=("wide", "alone"), role="queue", limits=("frontend",), notes=whose),
