@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from vtop.plan.capacity_answer import on_record
 from vtop.recording import CapacitySearch, Identity, Load, Request, SimulatedSearch, bounds
 from vtop.report.plan.capacity import sections
 from vtop.session.capacity.record import RecordedSearch
-from vtop.session.capacity.server_state import another
+from vtop.session.capacity.server_state import ServerState, another
 from vtop.session.frame.capacity import CapacityPart
 from vtop.session.session import Session
 
@@ -134,6 +135,12 @@ def test_a_server_that_restarted_ends_the_search() -> None:
     found = one.found().search
     assert (found.end, found.why) == ("server changed", "another process answers: it was restarted")
     assert found.next() is None
+
+
+def test_another_number_of_engines_behind_the_address_is_another_server() -> None:
+    was = ServerState(version=None, models=(), process_start_s=None, pool_tokens=None, engines=2)
+    assert was.changed(replace(was, engines=1)) == "engines behind it: 1, and there were 2"
+    assert was.changed(replace(was, engines=0)) is None  # not known
 
 
 def test_a_client_that_was_late_by_more_than_a_bound_can_bear_is_no_evidence() -> None:

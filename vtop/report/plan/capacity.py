@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from vtop import units
@@ -12,10 +13,11 @@ from vtop.report.render.document import Block, Document, Drawing, Facts, Section
 from vtop.report.tables.cells import known_columns
 from vtop.session.capacity.foretold import speed_words
 from vtop.session.capacity.runs import ClosedLoopRun
-from vtop.session.capacity.search import Paired, RateResult, RunResult
+from vtop.session.capacity.search import Bracket, Paired, RateResult, RunResult
 from vtop.session.frame.capacity import SimulatedCapacity
 
 BOUND_NAMES = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "e2e"}
+LONG = 10  # requests one after the other, in a run that is not short
 ENDS = {
     "reached": "as narrow as was asked for",
     "nothing passed": "not even the lowest rate passes",
@@ -31,17 +33,19 @@ ENDS = {
 
 def sentence(answer: CapacityResult) -> str:
     """The finding: the bracket, its rule, how it ended."""
-    low, high = answer.bracket.passes_per_s, answer.bracket.fails_per_s
-    what = answer.plan.name
-    if low is not None and high is not None:
-        said = f"{what}: between {units.number(low)} and {units.number(high)} requests/s"
-    elif low is not None:
-        said = f"{what}: at least {units.number(low)} requests/s"
-    elif high is not None:
-        said = f"{what}: below {units.number(high)} requests/s"
-    else:
+    what, found = answer.plan.name, _bracket(answer.bracket)
+    if found is None:
         return f"{what}: nothing was found ({_end(answer)})."
-    return f"{said} keep {_bounds(answer)} for {answer.plan.target_ratio:.0%} ({_end(answer)})."
+    return f"{what}: {found} keep {_bounds(answer)} for {answer.plan.target_ratio:.0%} ({_end(answer)})."
+
+
+def _bracket(found: Bracket) -> str | None:
+    low, high = found.passes_per_s, found.fails_per_s
+    if low is not None and high is not None:
+        return f"between {units.number(low)} and {units.number(high)} requests/s"
+    if low is not None:
+        return f"at least {units.number(low)} requests/s"
+    return f"below {units.number(high)} requests/s" if high is not None else None
 
 
 def _bounds(answer: CapacityResult) -> str:
@@ -85,7 +89,7 @@ def sections(answer: CapacityResult, key: str = "", level: int = 2) -> list[Sect
     if answer.bracket.undecided_per_s:
         rates = ", ".join(units.number(rate) for rate in answer.bracket.undecided_per_s)
         said.append(Text(f"Undecided after {plan.runs * 3} runs: {rates} requests/s."))
-    said += [Text(line) for line in (*_growing(answer), *_failing(answer))]
+    said += [Text(line) for line in (_by_the_other_rule(answer), *_growing(answer), *_short(answer), *_failing(answer))]
     if answer.hosts:
         said.append(Text(_hosts(answer)))
     if answer.simulated is not None:
@@ -95,7 +99,7 @@ def sections(answer: CapacityResult, key: str = "", level: int = 2) -> list[Sect
     figure = [Drawing(_figure(answer, key))] if len(answer.rates) > 1 else []
     found = [
         Section(f"{key}capacity", "Capacity", level, (*said, Facts(tuple(facts)))),
-        Section(f"{key}rates", "By rate", level, (_table(answer), *figure)),
+        Section(f"{key}rates", "By rate", level, (_table(answer), *_times(answer), *_by_length(answer), *figure)),
     ]
     if answer.held:
         found.append(Section(f"{key}held", "Held", level, tuple(Text(_held(answer, one)) for one in answer.held)))
@@ -104,6 +108,23 @@ def sections(answer: CapacityResult, key: str = "", level: int = 2) -> list[Sect
         table = Table("Runs not counted", ("rate", "seed", "why"), rows, words=(2,))
         found.append(Section(f"{key}refused", "No evidence", level, (table,)))
     return found
+
+
+def _by_the_other_rule(answer: CapacityResult) -> str:
+    found = _bracket(answer.other_bracket) or "these runs do not tell"
+    return f"By the other rule, which is another question, the same runs say: {answer.other_rule}: {found}."
+
+
+def _short(answer: CapacityResult) -> list[str]:
+    """A caveat of the passing rate: in a run that is short beside a request no queue has time to form."""
+    rate = next((one for one in answer.rates if one.rate_per_s == answer.bracket.passes_per_s), None)
+    run = min(rate.runs, key=lambda one: one.sending_s, default=None) if rate is not None else None
+    if run is None or run.residence_s is None or run.sending_s >= LONG * run.residence_s:
+        return []
+    return [
+        f"At {units.number(run.rate_per_s)} requests/s a run sends for {units.seconds(run.sending_s)}, and a request "
+        f"takes {units.seconds(run.residence_s)}: longer runs may fail (--n)."
+    ]
 
 
 def _growing(answer: CapacityResult) -> list[str]:
@@ -126,6 +147,9 @@ def _failing(answer: CapacityResult) -> list[str]:
     worst = min(made, key=lambda run: run.attained.ratio or 0.0)
     shares = sorted((share, BOUND_NAMES[name]) for name, share in worst.attained.by_bound)
     said = ", ".join(f"{name} alone {units.percent(share)}" for share, name in shares)
+    if answer.bracket.passes_per_s is None and answer.zero_load is not None:
+        many, kept = answer.zero_load
+        said += f"; of {many:,} requests that were alone on the server {units.percent(kept / many)} kept all"
     lost = worst.attained
     if lost.errors or lost.timeouts or lost.rejected or lost.open:
         said += (
@@ -235,6 +259,51 @@ def _table(answer: CapacityResult) -> Table:
     if any(run.client_queue_peak is not None for rate in answer.rates for run in rate.runs):
         notes.append("In the client: requests that waited for a slot under the cap that was asked for (max=).")
     return known_columns(Table("By rate", head, rows, tuple(notes), words=(3,)))
+
+
+def _times(answer: CapacityResult) -> list[Table]:
+    """Percentiles at the edges of the bracket."""
+    rows = []
+    for rate in _edges(answer):
+        worst = min(rate.runs, key=lambda run: run.attained.ratio or 0.0)
+        for one in worst.times:
+            times = (one.times.p50_s, one.times.p95_s, one.times.p99_s)
+            rows.append((
+                units.number(rate.rate_per_s), BOUND_NAMES[f"{one.name}_s"], units.seconds(one.bound_s),
+                *(_time(value) for value in times), units.percent(one.ratio), f"{one.judged:,}",
+            ))  # fmt: skip
+    if not rows:
+        return []
+    notes = (
+        "TTFT and e2e count from the instant a request was due; TPOT is (last − first token) / (tokens − 1). A request "
+        "that failed took for ever (∞); a time equal to its bound keeps it; – is too few for that percentile.",
+    )
+    head = ("rate", "time", "bound", "p50", "p95", "p99", "within", "n")
+    return [Table("Times in the worst run, on both sides of the bracket", head, tuple(rows), notes, words=(1,))]
+
+
+def _by_length(answer: CapacityResult) -> list[Table]:
+    """Requests of like lengths at the edges of the bracket, over all runs."""
+    rows = []
+    for rate in _edges(answer):
+        found: dict[tuple[tuple[int, int], tuple[int, int]], tuple[int, int]] = {}
+        for one in (one for run in rate.runs for one in run.by_length):
+            judged, good = found.get((one.input_tokens, one.output_tokens), (0, 0))
+            found[one.input_tokens, one.output_tokens] = judged + one.judged, good + one.good
+        for (prompt, output), (judged, good) in sorted(found.items()):
+            lengths = (f"{low:,} to {high:,}" for low, high in (prompt, output))
+            rows.append((units.number(rate.rate_per_s), *lengths, f"{judged:,}", units.percent(good / judged)))
+    head = ("rate", "prompt tokens", "output tokens", "n", "within all")
+    return [Table("By length, on both sides of the bracket", head, tuple(rows), words=(1, 2))] if rows else []
+
+
+def _edges(answer: CapacityResult) -> list[RateResult]:
+    edges = (answer.bracket.passes_per_s, answer.bracket.fails_per_s)
+    return [one for one in answer.rates if one.rate_per_s in edges]
+
+
+def _time(value: float | None) -> str:
+    return "∞" if value is not None and math.isinf(value) else units.seconds(value)
 
 
 def _row(rate: RateResult, bounds: list[str], *, intervals: bool, rejected: bool) -> tuple[str, ...]:
