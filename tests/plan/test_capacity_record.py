@@ -128,6 +128,24 @@ def test_a_warm_prefix_cache_is_no_evidence() -> None:
     assert one.found().search.end == "no evidence"
 
 
+def test_the_first_run_of_a_server_that_was_just_started_is_no_evidence() -> None:
+    def counted(k: int) -> dict[str, Any]:
+        one.server.engine.finish()
+        return quick(k)
+
+    one = Made()
+    one.run(4.0, 101, counted)
+    one.run(4.0, 101, counted)
+    found = one.found().search
+    assert [run.seed for run in found.results[4.0]] == [101]
+    assert [run.why_not for run in found.refused] == [
+        "the server had served next to nothing since its start: this run warmed it up"
+    ]
+    one = Made()
+    one.run(4.0, 101, counted, warmup=8)
+    assert one.found().search.refused == []
+
+
 def test_a_server_that_restarted_ends_the_search() -> None:
     one = made((4.0, 101, quick))
     one.server = Server(started_s=2000.0)

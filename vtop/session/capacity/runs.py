@@ -30,6 +30,7 @@ from vtop.session.load.request_stats import OWN_FAILURES, outcome_of
 
 SETTLE_S = 2.0  # after a run, so that the next does not meet its backlog; its last scrape falls into it
 WARM_CACHE = 0.05  # of the prompt tokens from the prefix cache where none were meant to be shared
+FEW = 10  # requests, of a server that is not warm
 LATE = 0.05  # of a bound: so late a client may be without deciding about it
 
 
@@ -183,6 +184,8 @@ class RunsOnRecord:
         prompt = scrapes.count(Quantity.PROMPT_TOKENS).in_window
         if hits and prompt and hits / prompt > WARM_CACHE and not _shares(begin.spec):
             return f"{hits / prompt:.0%} of its prompt tokens came from the prefix cache", False
+        if not begin.warmup and _cold(server, before, server.visible(now_s) - 1):
+            return "the server had served next to nothing since its start: this run warmed it up", False
         return None, False
 
 
@@ -212,6 +215,14 @@ def _waited(phase: LoadPhase) -> int:
         now += step
         most = max(most, now)
     return most
+
+
+def _cold(server: ServerHistory, before: int, last: int) -> bool:
+    """Whether the server had finished fewer than FEW requests by the scrape before a run, and finished some in it."""
+    names = server.parts(Quantity.FINISHED)
+    known = [value for name in names if (value := server.value(Quantity.FINISHED, before, name)) is not None]
+    grown = sum(server.grown(Quantity.FINISHED, before, last, name) or 0.0 for name in names)
+    return bool(known) and sum(known) < FEW <= grown
 
 
 def _decides(load: LoadPart, bounds: dict[str, float]) -> bool:
