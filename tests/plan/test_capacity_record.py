@@ -133,7 +133,8 @@ def test_the_first_run_of_a_server_that_was_just_started_is_no_evidence() -> Non
         one.server.engine.finish()
         return quick(k)
 
-    one = Made()
+    asked = msgspec.structs.replace(SEARCH, warm_only=True)
+    one = Made(asked)
     one.run(4.0, 101, counted)
     one.run(4.0, 101, counted)
     found = one.found().search
@@ -141,7 +142,7 @@ def test_the_first_run_of_a_server_that_was_just_started_is_no_evidence() -> Non
     assert [run.why_not for run in found.refused] == [
         "the server had served next to nothing since its start: this run warmed it up"
     ]
-    one = Made()
+    one = Made(asked)
     one.run(4.0, 101, counted, warmup=8)
     assert one.found().search.refused == []
 

@@ -161,6 +161,7 @@ def _search_of(asked: dict[str, Any]) -> tuple[CapacitySearch, PlannedPhase]:
         hold=not asked["no_hold"],
         spec=asked["words"],
         slo=bounds,
+        warm_only=True,
     )
     return search, like
 

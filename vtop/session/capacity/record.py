@@ -129,16 +129,17 @@ class SearchHistory:
         if phase.begin.concurrency is not None:
             one.closed.append(self.runs.closed(number, one.asked.slo, now_s))
         elif (run := _run_of(one.plan, phase)) is not None:
-            one.search.tell(self._measured(run, number, one.asked.slo, now_s))
+            one.search.tell(self._measured(run, number, one.asked, now_s))
 
-    def _measured(self, run: Next, number: int, bounds: dict[str, float], now_s: float) -> RunResult:
+    def _measured(self, run: Next, number: int, asked: CapacitySearch, now_s: float) -> RunResult:
         """A run does not change any more once the scrape after it is known."""
         server = self.runs.servers[self.runs.load.phases[number].begin.server]
         until_s = self.runs.known_s(self.runs.load.phases[number], now_s)
         so_far = server.visible(until_s), sum(one.t <= until_s for one in server.identities)
         kept = self._known.get(number)
         if kept is None or kept[0] != so_far:
-            kept = self._known[number] = so_far, self.runs.measured(run, number, bounds, now_s)
+            made = self.runs.measured(run, number, asked.slo, now_s, warm_only=asked.warm_only)
+            kept = self._known[number] = so_far, made
         return kept[1]
 
 

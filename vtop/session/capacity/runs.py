@@ -122,7 +122,9 @@ class RunsOnRecord:
         end_s = max([end.t if end is not None else phase.begin.t, *ends_s])
         return min(now_s, end_s + SETTLE_S + self.interval_s)
 
-    def measured(self, run: Next, number: int, bounds: dict[str, float], now_s: float) -> RunResult:
+    def measured(
+        self, run: Next, number: int, bounds: dict[str, float], now_s: float, *, warm_only: bool = False
+    ) -> RunResult:
         """The run as phase `number` of the load. A time counts from the instant a request was due, so that an open loop
         cannot hide a queue in the client; a request that was planned and never sent is one that was missed."""
         phase = self.load.phases[number]
@@ -130,7 +132,7 @@ class RunsOnRecord:
         now_s = self.known_s(phase, now_s)
         server = self.servers[phase.begin.server]
         scrapes = window([server], now_s, max(1.0, now_s - phase.begin.t))
-        why_not, server_changed = self._why_not(phase, now_s, len(counted))
+        why_not, server_changed = self._why_not(phase, now_s, len(counted), warm_only=warm_only)
         result = judged(
             run,
             [_ended(one) for one in counted] + [NEVER_SENT] * max(0, run.requests - len(counted)),
@@ -158,7 +160,7 @@ class RunsOnRecord:
             attained_ratio=attainment(map(outcome_of, ended), bounds).ratio,
         )
 
-    def _why_not(self, phase: LoadPhase, now_s: float, counted: int) -> tuple[str | None, bool]:
+    def _why_not(self, phase: LoadPhase, now_s: float, counted: int, *, warm_only: bool) -> tuple[str | None, bool]:
         """Why a run is no evidence, as it measured another thing than the server under this load; whether that is
         because the server is not the one that the recording began with."""
         number, begin = phase.begin.server, phase.begin
@@ -184,7 +186,7 @@ class RunsOnRecord:
         prompt = scrapes.count(Quantity.PROMPT_TOKENS).in_window
         if hits and prompt and hits / prompt > WARM_CACHE and not _shares(begin.spec):
             return f"{hits / prompt:.0%} of its prompt tokens came from the prefix cache", False
-        if not begin.warmup and _cold(server, before, server.visible(now_s) - 1):
+        if warm_only and not begin.warmup and _cold(server, before, server.visible(now_s) - 1):
             return "the server had served next to nothing since its start: this run warmed it up", False
         return None, False
 
