@@ -55,6 +55,7 @@ class SearchHistory:
     def __init__(self, runs: RunsOnRecord) -> None:
         self.runs = runs
         self.lines: list[CapacitySearch] = []  # begins and ends
+        self._settled: dict[int, tuple[int, float]] = {}  # by phase: of so many requests, until when it is looked at
         self._known: dict[int, tuple[tuple[int, int], RunResult]] = {}  # by phase, with how much of it was on record
 
     def apply(self, line: CapacitySearch) -> None:
@@ -133,8 +134,13 @@ class SearchHistory:
 
     def _measured(self, run: Next, number: int, asked: CapacitySearch, now_s: float) -> RunResult:
         """A run does not change any more once the scrape after it is known."""
-        server = self.runs.servers[self.runs.load.phases[number].begin.server]
-        until_s = self.runs.known_s(self.runs.load.phases[number], now_s)
+        phase = self.runs.load.phases[number]
+        server = self.runs.servers[phase.begin.server]
+        ended, settled_s = self._settled.get(number, (-1, 0.0))
+        if ended != len(phase.ended):
+            settled_s = self.runs.settled_s(phase)
+            self._settled[number] = len(phase.ended), settled_s
+        until_s = min(now_s, settled_s)
         so_far = server.visible(until_s), sum(one.t <= until_s for one in server.identities)
         kept = self._known.get(number)
         if kept is None or kept[0] != so_far:

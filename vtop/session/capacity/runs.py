@@ -115,12 +115,11 @@ class RunsOnRecord:
     servers: Sequence[ServerHistory]
     interval_s: float
 
-    def known_s(self, phase: LoadPhase, now_s: float) -> float:
-        """Until when a run is looked at: the scrape after it is part of it, what comes later is the next one's."""
-        end = phase.state(now_s)[1]
+    def settled_s(self, phase: LoadPhase) -> float:
+        """Until when a run that has ended is looked at: the scrape after it is part of it, what comes later is not."""
         ends_s = [one.end_s for one in phase.ended.bare(len(phase.ended)) if one.end_s is not None]
-        end_s = max([end.t if end is not None else phase.begin.t, *ends_s])
-        return min(now_s, end_s + SETTLE_S + self.interval_s)
+        ended_s = next((change.t for change in phase.changes if change.state == "end"), phase.begin.t)
+        return max([ended_s, *ends_s]) + SETTLE_S + self.interval_s
 
     def measured(
         self, run: Next, number: int, bounds: dict[str, float], now_s: float, *, warm_only: bool = False
@@ -129,7 +128,7 @@ class RunsOnRecord:
         cannot hide a queue in the client; a request that was planned and never sent is one that was missed."""
         phase = self.load.phases[number]
         counted = [one for one in phase.ended.bare(len(phase.ended)) if not one.warmup and one.end_s is not None]
-        now_s = self.known_s(phase, now_s)
+        now_s = min(now_s, self.settled_s(phase))
         server = self.servers[phase.begin.server]
         scrapes = window([server], now_s, max(1.0, now_s - phase.begin.t))
         why_not, server_changed = self._why_not(phase, now_s, len(counted), warm_only=warm_only)
