@@ -224,10 +224,10 @@ def write(path: Path, content: bytes) -> None:
 class Stop:
     """Until SIGINT, SIGTERM or SIGHUP: `reason` says which came first."""
 
-    def __init__(self) -> None:
+    def __init__(self, ends: Sequence[int] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)) -> None:
         self._came = threading.Event()
         self._names: list[str] = []
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in ends:
             signal.signal(number, self._stopped)
 
     def _stopped(self, number: int, _: Any) -> None:

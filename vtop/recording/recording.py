@@ -57,12 +57,13 @@ class Recording(Protocol):
         ...
 
 
-class _Beside:
-    """A further reader of a recording that is being made."""
+class _Reader:
+    """What was appended to a recording that is being made, for one who takes it in, in a thread of his own or not."""
 
-    def __init__(self, start: Start, fresh: deque[AnyEvent]) -> None:
+    def __init__(self, start: Start) -> None:
         self.start = start
-        self._fresh = fresh
+        self._fresh: deque[AnyEvent] = deque()
+        self.give = self._fresh.append
 
     def take(self, limit: int = 1_000_000) -> list[AnyEvent]:
         return [self._fresh.popleft() for _ in range(min(limit, len(self._fresh)))]
@@ -97,8 +98,8 @@ class LiveRecording:
         self._lock = threading.RLock()
         self._last_t = 0.0
         self._looked_s = 0.0  # when the files were last looked after
-        self._fresh: deque[AnyEvent] = deque()
-        self._beside: list[deque[AnyEvent]] = []  # what further readers have not taken yet
+        self._own = _Reader(start)
+        self._readers = [self._own]
         self._listener: Callable[[AnyEvent], object] | None = None
         self._files: dict[Path | None, RecordingFile] = {}
         if not filed:
@@ -149,8 +150,8 @@ class LiveRecording:
                 self._looked_s = self._last_t
                 notes = self._look_after()
             notes += self._write(line + b"\n")
-            for fresh in (self._fresh, *self._beside):
-                fresh.append(decoded)
+            for reader in self._readers:
+                reader.give(decoded)
             if self._listener is not None:
                 self._listener(decoded)
             for text in notes:
@@ -162,13 +163,13 @@ class LiveRecording:
 
     def take(self, limit: int = 1_000_000) -> list[AnyEvent]:
         with self._lock:
-            return [self._fresh.popleft() for _ in range(min(limit, len(self._fresh)))]
+            return self._own.take(limit)
 
     def reader(self) -> Recording:
-        """A further reader of what is appended from here on, for another thread; what it has not taken is kept."""
+        """A further reader, of what is appended from here on. It must go on taking: what it has not taken is kept."""
         with self._lock:
-            self._beside.append(fresh := deque[AnyEvent]())
-        return _Beside(self.start, fresh)
+            self._readers.append(_Reader(self.start))
+            return self._readers[-1]
 
     def so_far(self) -> Iterator[AnyEvent]:
         """All events from the beginning on, where a file still holds them: as they were appended."""
