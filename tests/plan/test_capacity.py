@@ -10,7 +10,7 @@ import pytest
 
 from vtop.recording import SimulatedSearch
 from vtop.session.capacity.foretold import speed
-from vtop.session.capacity.runs import Outcome, judged
+from vtop.session.capacity.runs import RunRequest, judged
 from vtop.session.capacity.search import Next, Plan, RunResult, Search, by_the_other_rule, grows
 from vtop.session.load.attainment import OPEN, Attainment
 from vtop.session.load.request_latency import RequestLatency
@@ -228,11 +228,11 @@ def test_a_run_is_told_by_its_requests() -> None:
         return RequestLatency(ttft_s=0.1, tpot_s=0.01, e2e_s=e2e_s)
 
     outcomes = [
-        Outcome(0.0, 1.0, took(1.0), 64, 16),  # alone
-        Outcome(2.0, 5.0, took(3.0), 64, 16),  # the next comes before it ends
-        Outcome(3.0, 4.0, took(1.0), 4096, 16),
-        Outcome(6.0, 9.0, took(3.0), 64, 16),  # alone, and too slow
-        Outcome(10.0, None, OPEN, 64, 16),
+        RunRequest(0.0, 1.0, took(1.0), 64, 16),  # alone
+        RunRequest(2.0, 5.0, took(3.0), 64, 16),  # the next comes before it ends
+        RunRequest(3.0, 4.0, took(1.0), 4096, 16),
+        RunRequest(6.0, 9.0, took(3.0), 64, 16),  # alone, and too slow
+        RunRequest(10.0, None, OPEN, 64, 16),
     ]
     found = judged(Next(0.5, 1, 5), outcomes, {"e2e": 2.0})
     assert (found.attained.passed, found.attained.requests, found.attained.open) == (2, 5, 1)
@@ -246,5 +246,5 @@ def test_a_run_of_which_no_request_can_be_judged_is_no_evidence() -> None:
     one_token = RequestLatency(ttft_s=0.1, tpot_s=None, e2e_s=0.1)
     found = Search(replace(PLAN, requests=20))
     while (run := found.next()) is not None:
-        found.tell(judged(run, [Outcome(0.0, 0.1, one_token, 8, 1)] * 20, {"tpot": 0.05}))
+        found.tell(judged(run, [RunRequest(0.0, 0.1, one_token, 8, 1)] * 20, {"tpot": 0.05}))
     assert (found.end, found.why) == ("no evidence", "no request of it can be judged by these bounds")

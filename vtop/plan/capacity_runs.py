@@ -19,7 +19,7 @@ from vtop.engine.runs.replay import Ask, ReplayLoad, replay
 from vtop.engine.whatif.unknowns import AGAIN, ELSEWHERE, Draw, draws
 from vtop.load.workload.arrivals import due_times, lengths
 from vtop.load.workload.phase import PlannedPhase
-from vtop.session.capacity.runs import ClosedLoopRun, Outcome, judged, rate_of
+from vtop.session.capacity.runs import ClosedLoopRun, RunRequest, judged, rate_of
 from vtop.session.capacity.search import Next, RunResult
 from vtop.session.load.attainment import ERROR, attainment
 from vtop.session.load.request_latency import RequestLatency
@@ -93,10 +93,10 @@ def simulated(run: Next, like: PlannedPhase, server: SimulatedTarget, bounds: Ma
     done = replay(ReplayLoad(asks, seed=run.seed), engine, levels)
     counted = [one for one in done.requests if one.id >= phase.warmup]
     outcomes = [
-        Outcome(due_s[one.id], one.answered_s, simulated_latency_of(one), one.prompt_tokens, one.generated)
+        RunRequest(due_s[one.id], one.answered_s, simulated_latency_of(one), one.prompt_tokens, one.generated)
         for one in counted
     ]
-    outcomes += [Outcome(None, None, ERROR, None, None)] * done.refused
+    outcomes += [RunRequest(None, None, ERROR, None, None)] * done.refused
     return replace(
         judged(run, outcomes, bounds),
         achieved_per_s=rate_of(due_s[phase.warmup :]),

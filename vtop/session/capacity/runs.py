@@ -44,7 +44,7 @@ class ClosedLoopRun:
     attained_ratio: float | None
 
 
-class Outcome(NamedTuple):
+class RunRequest(NamedTuple):
     """A request of a run, measured or simulated: when it was due and ended, what it took or how there was no answer."""
 
     due_s: float | None
@@ -54,10 +54,10 @@ class Outcome(NamedTuple):
     output_tokens: int | None
 
 
-NEVER_SENT: Final = Outcome(None, None, OPEN, None, None)
+NEVER_SENT: Final = RunRequest(None, None, OPEN, None, None)
 
 
-def judged(run: Next, outcomes: Sequence[Outcome], bounds: Mapping[str, float]) -> RunResult:
+def judged(run: Next, outcomes: Sequence[RunRequest], bounds: Mapping[str, float]) -> RunResult:
     """What the requests of a run amount to; what the server did meanwhile is not in it."""
     count = AttainmentCount(bounds)
     kept = [count.take_of_length(one.took, one.prompt_tokens, one.output_tokens) for one in outcomes]
@@ -87,7 +87,7 @@ def judged(run: Next, outcomes: Sequence[Outcome], bounds: Mapping[str, float]) 
     )
 
 
-def _alone(outcomes: Sequence[Outcome]) -> list[int]:
+def _alone(outcomes: Sequence[RunRequest]) -> list[int]:
     """The places of requests that met no other, from due to end."""
     spans = [(one.due_s, one.end_s, place) for place, one in enumerate(outcomes) if one.due_s is not None]
     spans.sort(key=lambda span: span[0])
@@ -101,10 +101,10 @@ def _alone(outcomes: Sequence[Outcome]) -> list[int]:
     return found
 
 
-def _ended(request: Request) -> Outcome:
+def _ended(request: Request) -> RunRequest:
     prompt = request.asked_prompt_tokens or request.prompt_tokens
     output = request.asked_output_tokens or request.output_tokens
-    return Outcome(request.due_s, request.end_s, outcome_of(request), prompt, output)
+    return RunRequest(request.due_s, request.end_s, outcome_of(request), prompt, output)
 
 
 @dataclass(frozen=True, slots=True)
