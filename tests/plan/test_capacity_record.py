@@ -205,6 +205,17 @@ def test_under_a_cap_the_clients_queue_and_rejections_are_told_and_are_no_latene
     assert "up to 3 waited in the client for a slot, under the cap" in words
 
 
+def test_a_cliff_between_two_near_rates_is_told() -> None:
+    slow: Answers = lambda k: {"first_s": 0.9, "last_s": 1.0}  # noqa: E731
+    one = made((4.0, 101, quick), (4.0, 102, quick), (4.4, 101, slow))
+    (answer,) = on_record(one.log.session())
+    words = " ".join(str(block) for section in sections(answer) for block in section.blocks)
+    assert "A cliff: 100.0 % at 4.00 and 0.0 % at 4.40 requests/s" in words
+    far = made((4.0, 101, quick), (4.0, 102, quick), (8.0, 101, slow))
+    (answer,) = on_record(far.log.session())
+    assert "A cliff" not in " ".join(str(block) for section in sections(answer) for block in section.blocks)
+
+
 def test_the_backlog_is_counted_at_the_quarters() -> None:
     growing: Answers = lambda k: {"first_s": 0.1 + 0.2 * k, "last_s": 0.2 + 0.2 * k}  # noqa: E731
     (rate,) = made((4.0, 101, growing)).found().search.rates()

@@ -17,6 +17,7 @@ from vtop.session.capacity.search import Bracket, Paired, RateResult, RunResult
 from vtop.session.frame.capacity import SimulatedCapacity
 
 BOUND_NAMES = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "e2e"}
+NEAR, STEEP = 1.25, 0.3  # rates, and how much less the higher one attains, of a cliff
 LONG = 10  # requests one after the other, in a run that is not short
 ENDS = {
     "reached": "as narrow as was asked for",
@@ -89,7 +90,10 @@ def sections(answer: CapacityResult, key: str = "", level: int = 2) -> list[Sect
     if answer.bracket.undecided_per_s:
         rates = ", ".join(units.number(rate) for rate in answer.bracket.undecided_per_s)
         said.append(Text(f"Undecided after {plan.runs * 3} runs: {rates} requests/s."))
-    said += [Text(line) for line in (_by_the_other_rule(answer), *_growing(answer), *_short(answer), *_failing(answer))]
+    said += [
+        Text(line)
+        for line in (_by_the_other_rule(answer), *_growing(answer), *_short(answer), *_cliff(answer), *_failing(answer))
+    ]
     if answer.hosts:
         said.append(Text(_hosts(answer)))
     if answer.simulated is not None:
@@ -124,6 +128,21 @@ def _short(answer: CapacityResult) -> list[str]:
     return [
         f"At {units.number(run.rate_per_s)} requests/s a run sends for {units.seconds(run.sending_s)}, and a request "
         f"takes {units.seconds(run.residence_s)}: longer runs may fail (--n)."
+    ]
+
+
+def _cliff(answer: CapacityResult) -> list[str]:
+    """Where attainment falls by much between two rates that are near: little is left above the bracket."""
+    shares = [one.mean_ratio for one in _edges(answer)]
+    low, high = answer.bracket.passes_per_s, answer.bracket.fails_per_s
+    if low is None or high is None or high / low > NEAR or len(shares) != 2 or None in shares:
+        return []
+    passing, failing = (share or 0.0 for share in shares)
+    if passing - failing < STEEP:
+        return []
+    return [
+        f"A cliff: {units.percent(passing)} at {units.number(low)} and {units.percent(failing)} at "
+        f"{units.number(high)} requests/s; leave headroom (--scale-out)."
     ]
 
 
