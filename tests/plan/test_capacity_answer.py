@@ -16,7 +16,7 @@ from vtop.errors import VtopError
 from vtop.load.workload.spec import phases
 from vtop.plan.headroom import headroom, variation_of
 from vtop.plan.vllm_bench import command
-from vtop.report.plan.capacity import ENDS
+from vtop.report.plan.capacity_said import ENDS
 from vtop.session.capacity.search import Next, RunResult, Search, goodput_of, paired
 
 SLO = ("--slo", "ttft=800ms,tpot=50ms")
