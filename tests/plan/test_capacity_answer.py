@@ -90,6 +90,8 @@ def test_every_end_has_words() -> None:
         (("--url", ":1", "--url", ":2"), "--against URL"),
         (("--hosts", "2"), "--hosts and --max-num-seqs are of a simulated search"),
         (("--with", "in=8 out=1", "--slo", "tpot=50ms"), "an answer of one token has no TPOT"),
+        (("--simulate", "h200-qwen2.5-7b", "--screen"), "--screen is of a measured search"),
+        (("--screen",), "the screen needs a terminal"),
         (("--growth", "20%"), "--growth is that within --scale-out"),
         (("--with", "in=8 c=4"), "rate, requests and seed are the search's"),
         (("--resume", "sweep_c64"), "it holds no searches of capacity"),

@@ -11,9 +11,11 @@ import pytest
 
 from tests.session.made import Log, Server
 from vtop.plan.capacity_answer import on_record
-from vtop.recording import CapacitySearch, Identity, Load, Request, SimulatedSearch, bounds
+from vtop.recording import CapacitySearch, Identity, Load, Request, SimulatedSearch, Start, bounds, decode, encode
+from vtop.recording.cut import cut
 from vtop.report.plan.capacity import sections
 from vtop.session.capacity.record import RecordedSearch
+from vtop.session.capacity.search import Search
 from vtop.session.capacity.server_state import ServerState, another
 from vtop.session.frame.capacity import CapacityPart
 from vtop.session.session import Session
@@ -326,3 +328,21 @@ def test_what_was_simulated_before_stands_beside_the_measured_bracket() -> None:
 )
 def test_a_damaged_search_line_costs_itself(line: CapacitySearch) -> None:
     assert bounds.wrong(line) is not None or Made(line).log.session().frame(1.0).capacity is None
+
+
+def test_a_stretch_cut_out_of_a_search_holds_the_whole_runs_in_it() -> None:
+    one = made((4.0, 101, quick), (4.0, 102, quick))
+    session = one.log.session()
+    second = session.load.phases[1].begin.t
+
+    def found_from(at_s: float) -> Search:
+        lines = list(cut(one.log.start, one.log.events, at_s, session.end_s, "cut"))
+        assert isinstance(lines[0], Start)
+        part = Session(lines[0])
+        for line in lines:
+            part.apply(decode(encode(line)))
+        (found,) = part.searches.found(part.end_s)
+        return found.search
+
+    assert [run.seed for run in found_from(second - 1.0).results[4.0]] == [102]
+    assert found_from(session.end_s).results == {}

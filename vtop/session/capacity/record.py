@@ -122,10 +122,11 @@ class SearchHistory:
         )
 
     def _take(self, one: RecordedSearch, number: int, now_s: float) -> None:
-        """Phase `number`, once it has ended, as a run; one that vtop was told to stop is none."""
+        """Phase `number`, once it has ended, as a run; one that vtop was told to stop is none, nor one whose beginning
+        is not on record."""
         phase = self.runs.load.phases[number]
         end = phase.state(now_s)[1]
-        if end is None or end.reason == "stopped":
+        if end is None or end.reason == "stopped" or phase.cut_off:
             return
         if phase.begin.concurrency is not None:
             one.closed.append(self.runs.closed(number, one.asked.slo, now_s))
