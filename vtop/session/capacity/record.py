@@ -103,7 +103,14 @@ class SearchHistory:
             planned_runs=one.plan.runs,
             requests=one.plan.requests,
             rates=tuple(
-                CapacityRate(of.rate_per_s, of.verdict, len(of.runs), of.lowest_ratio, of.mean_ratio, of.half_ratio)
+                CapacityRate(
+                    rate_per_s=of.rate_per_s,
+                    verdict=of.verdict,
+                    runs=len(of.runs),
+                    lowest_ratio=of.lowest_ratio,
+                    mean_ratio=of.mean_ratio,
+                    half_ratio=of.half_ratio if one.plan.rule == "long-run" else None,
+                )
                 for of in search.rates()
             ),
             passes_per_s=now.passes_per_s,
