@@ -89,7 +89,8 @@ def test_svg_and_png_are_files_and_stdout_stays_empty(tmp_path: Path) -> None:
     assert "GPU BINDS" in "".join(xml.fromstring(drawn).itertext()).replace("\xa0", " ")
     assert "http" not in drawn.replace('xmlns="http://www.w3.org/2000/svg"', "")
     head = png.read_bytes()[:26]
-    assert head.startswith(b"\x89PNG") and head[25] == 3, "a palette"
+    assert head.startswith(b"\x89PNG")
+    assert head[25] == 3, "a palette"
     assert png.stat().st_size < 120_000  # 0.5 MB in full colour
 
 
