@@ -36,7 +36,7 @@ from vtop.session.frame.fleet import FleetView
 from vtop.session.frame.frame import View
 from vtop.session.frame.prices import Prices
 from vtop.session.session import Session
-from vtop.ui import drilling, driver, fleets, keeping, remembered, seeking, textual_private
+from vtop.ui import drilling, driver, fleets, keeping, remembered, rows, seeking, textual_private
 from vtop.ui.board import Board, Scene
 from vtop.ui.help import HelpScreen
 from vtop.ui.keys import BY_DIGIT, KEYS, Key, footers, short
@@ -137,6 +137,7 @@ class VtopApp(textual_private.OneLineApp):
         self.drilled: drilling.Drilled | drilling.Shared | None = None  # one server of several, alone on the screen
         self.kept_from_s = 0.0  # from when on a live session of many servers still has their numbers
         self.settled = False  # what stays for good has been put out of the garbage collector's way
+        self.holds = ""  # what the rows of the list that has the body are to hold
         self.table = FleetView()  # of servers, with the whole body: what of it is looked at
         self._load_failed = False  # and it has been said
         self._troubles: list[str] = []  # of the recording, still to be said
@@ -151,6 +152,9 @@ class VtopApp(textual_private.OneLineApp):
         self.theme = f"vtop-{look.name}"
 
     # --- the parts of the screen -----------------------------------------------------------------------------------
+
+    def watch_only(self) -> None:
+        self.holds = ""
 
     def validate_only(self, only: str | None) -> str | None:
         """What cannot be shown of so many servers leaves their table where it is."""
@@ -289,7 +293,8 @@ class VtopApp(textual_private.OneLineApp):
             self.call_after_refresh(terminal.frame_is_written)
         columns = layout.columns_for(self._board.size.width, self.only)
         step = layout.step_for(self.window_s(), columns, CHARTS_MOVE_S)
-        view = View(self.window_s(), columns, buckets=self.only == "latencies", stacked=False, step=step)
+        holds = self.holds if self.only in rows.LISTS else ""
+        view = View(self.window_s(), columns, buckets=self.only == "latencies", stacked=False, step=step, holds=holds)
         if fleets.shown(self):
             view = fleets.view_of(self, view, self._board.size)
         self._drawn_at_s, self._drawn_clock, self._news = now_s, time.monotonic(), False
@@ -301,8 +306,12 @@ class VtopApp(textual_private.OneLineApp):
         if frame.fleet is not None:
             self.table = fleets.as_drawn(self.table, frame.fleet)
         mode = "replay" if self.live is None else "load" if self._load is not None else "live"
-        keys = self._footers["fleet" if frame.fleet is not None else "enlarged" if self.only is not None else mode]
-        self.scene = Scene(frame, self.state_words(fresh=frame.status.fresh), keys, seeking.timeline_of(self))
+        if frame.fleet is not None:
+            mode = "fleet"
+        elif self.only is not None:
+            mode = "list" if self.only in rows.LISTS else "enlarged"
+        keys = self._footers[mode]
+        self.scene = Scene(frame, self.state_words(fresh=frame.status.fresh), keys, seeking.timeline_of(self), holds)
 
     def window_s(self) -> float:
         """The window asked for; else one that grows with the history, so that the charts are full from early on."""
@@ -537,7 +546,7 @@ class VtopApp(textual_private.OneLineApp):
         if self.only is None and self.chosen is None and self.drilled is not None:
             drilling.into(self, None)
             return
-        if fleets.shown(self) and not fleets.given_up(self):
+        if (fleets.shown(self) and not fleets.given_up(self)) or rows.given_up(self):
             return
         self.only = self.chosen = None
         self.draw()
@@ -545,6 +554,8 @@ class VtopApp(textual_private.OneLineApp):
     def action_one_server(self) -> None:
         if fleets.shown(self):
             fleets.find(self)
+        elif self.only in rows.LISTS:
+            rows.find(self)
         else:
             drilling.ask(self)
 

@@ -31,7 +31,7 @@ def events(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     latest = frame.event_log[: -height - 1 : -1]
     lines = [_event(logged, width, look) for logged in latest]
     if not lines:
-        lines = [line(look, width, ("nothing happened yet", "dim"))]
+        lines = [line(look, width, ("no event", "dim"))]
     return lines + [blank(look, width)] * (height - len(lines))
 
 

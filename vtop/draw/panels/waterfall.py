@@ -22,7 +22,8 @@ def waterfall(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     """vtop's own requests, each from when it was due; of others' requests what the histograms tell: the mean one."""
     of = frame.waterfall
     if not of.rows:
-        return stacked(look, width, height, [fixed(0, _of_others(frame, width, look))])
+        none = [line(look, width, ("no request", "dim"))] if frame.load is not None else None
+        return stacked(look, width, height, [fixed(0, none or _of_others(frame, width, look))])
     room = max(1, height - 2) if height > 2 else height
     shown = _shown(of.rows, room)
     begin_s = min(one.sent_s if one.due_s is None else min(one.due_s, one.sent_s) for one in shown)
