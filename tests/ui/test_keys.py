@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import threading
 import xml.etree.ElementTree as xml
 from pathlib import Path
 from typing import Any
@@ -190,19 +191,30 @@ async def test_r_records_from_the_beginning_of_the_session_and_again_ends_the_fi
 
 async def test_a_load_that_does_not_run_is_said_until_somebody_clicks() -> None:
     async with live(SWEEP) as session:
-        session.app._load = LostLoad()
+        load = session.app._load = LostLoad()
         await session.feed(3.0)
         await session.feed(4.0)
         (toast,) = session.app._notifications
         assert toast.message == "the load does not run: no model 'nope' there; it serves tiny"
         assert toast.timeout > 3600
+        session.app.clear_notifications()
+        assert "stop load" in session.app.board_text(None)[-1]
+        load.finished.set()
+        await session.pilot.press(">")
+        assert said(session.app)[-1].startswith("the load is over")
+        session.app.draw()
+        await session.pilot.pause()
+        assert "stop load" not in session.app.board_text(None)[-1]
 
 
 class LostLoad:
     failed: str | None = "no model 'nope' there; it serves tiny"
 
-    def change(self, direction: int) -> None:
-        raise AssertionError
+    def __init__(self) -> None:
+        self.finished = threading.Event()
+
+    def change(self, direction: int) -> bool:
+        return False
 
     def abort(self) -> None:
         raise AssertionError

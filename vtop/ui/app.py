@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -65,9 +66,10 @@ class LoadControl(Protocol):
     """vtop's own load, as far as the keys are concerned."""
 
     failed: str | None  # why it could not be, or not go on
+    finished: threading.Event  # nothing more will be sent
 
-    def change(self, direction: int) -> None:
-        """Raise (1) or lower (-1) what it aims at."""
+    def change(self, direction: int) -> bool:
+        """Raise (1) or lower (-1) what it aims at; False where nothing is sent now."""
 
     def abort(self) -> None:
         """Break it off at once."""
@@ -305,7 +307,9 @@ class VtopApp(textual_private.OneLineApp):
                 frame = with_prices(frame, self._prices.of(frame.load.phase if frame.load is not None else None))
         if frame.fleet is not None:
             self.table = fleets.as_drawn(self.table, frame.fleet)
-        mode = "replay" if self.live is None else "load" if self._load is not None else "live"
+        mode = "replay" if self.live is None else "live"
+        if self._load is not None and not self._load.finished.is_set():
+            mode = "load"
         if frame.fleet is not None:
             mode = "fleet"
         elif self.only is not None:
@@ -425,7 +429,9 @@ class VtopApp(textual_private.OneLineApp):
         if self._load is None:
             self.say("there is no load to change: vtop --load c=64", bad=True)
         elif direction:
-            self._load.change(direction)
+            if not self._load.change(direction):
+                over = self._load.finished.is_set()
+                self.say("the load is over; begin again with vtop --load" if over else "no load is sent now", bad=True)
         else:
             self._load.abort()
 

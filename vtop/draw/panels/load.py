@@ -138,7 +138,7 @@ def _counts(part: LoadPart, width: int, look: Look) -> Line:
     known = part.failed_detail is not None and len(part.failed_by_class) == 1  # it has a line of its own
     shown += [Phrase(1, ((f"{name} {units.count(n)}", "bad"),)) for name, n in part.failed_by_class if not known]
     if any(row[at][0] == INFINITE for row in _rows(part) for at in kept_of(_TABLE, width)):
-        shown.append(Phrase(1, ((f"{INFINITE} is a failed one", "dim"),)))
+        shown.append(Phrase(1, ((f"{INFINITE} is a {'failed' if part.failed else 'broken-off'} one", "dim"),)))
     if part.unfinished:
         shown.append(Phrase(1, ((f"unfinished {units.count(part.unfinished)}", "dim"),)))
     shown.append(Phrase(2, (("sent ", "dim"), (units.count(part.sent), "text"))))
