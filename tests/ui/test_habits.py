@@ -48,7 +48,7 @@ async def test_a_digit_hides_a_panel_and_shows_it_again() -> None:
         whole = text(shown.app)
         await shown.pilot.press("2")
         assert " KV cache " not in text(shown.app)
-        assert said(shown.app) == ["kv is hidden; 2 shows it again"]
+        assert said(shown.app) == ["KV cache: hidden; 2 shows it again"]
         assert remembered.load().hidden == ("kv",)
         await shown.pilot.press("2")
         shown.app.clear_notifications()

@@ -424,8 +424,8 @@ async def test_the_palette_knows_every_key_and_every_theme() -> None:
         assert set(named) == {
             *(key.does for key in KEYS if key.id not in ("interrupt", "palette")),
             *(f"theme {name}" for name in looks.names()),
-            *(f"enlarge {panel}" for panel in layout.body()),
-            *(f"hide or show {panel}" for panel in layout.body() if panel not in BY_DIGIT),
+            *(f"enlarge {layout.title(panel)}" for panel in layout.body()),
+            *(f"hide or show {layout.title(panel)}" for panel in layout.body() if panel not in BY_DIGIT),
         }
         for word in ("zoom", "screenshot", "scroll", "copy", "suspend", "hide", "load", "mark", "replay", "record"):
             assert any(word in title for title in named), word

@@ -67,6 +67,11 @@ def body() -> tuple[str, ...]:
     return tuple(PANELS)
 
 
+def title(panel: str) -> str:
+    """What a panel is called on the screen."""
+    return PANELS[panel].title
+
+
 def arrange(
     width: int, height: int, frame: Frame, hidden: frozenset[str] = frozenset(), only: str | None = None
 ) -> list[Place]:

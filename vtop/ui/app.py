@@ -176,9 +176,10 @@ class VtopApp(textual_private.OneLineApp):
             if key.id not in ("interrupt", "palette"):
                 yield SystemCommand(key.does, f"key {key.face}", partial(self.run_action, key.action))
         for panel in layout.body():
+            title = layout.title(panel)
             if panel not in BY_DIGIT:
-                yield SystemCommand(f"hide or show {panel}", "panel", partial(self.action_hide_or_show, panel))
-            yield SystemCommand(f"enlarge {panel}", "panel", partial(self.show_only, panel))
+                yield SystemCommand(f"hide or show {title}", "panel", partial(self.action_hide_or_show, panel))
+            yield SystemCommand(f"enlarge {title}", "panel", partial(self.show_only, panel))
         for name in looks.names():
             yield SystemCommand(f"theme {name}", "colours", partial(self.take_theme, name))
 
@@ -534,7 +535,7 @@ class VtopApp(textual_private.OneLineApp):
         remembered.keep(hidden=tuple(sorted(self.hidden)))
         face = next((key.face for key in self._keys if key.action == f"hide_or_show('{panel}')"), None)
         if hiding:
-            self.say(f"{panel} is hidden{f'; {face} shows it again' if face else ''}")
+            self.say(f"{layout.title(panel)}: hidden{f'; {face} shows it again' if face else ''}")
         self.draw()
 
     def action_hide(self) -> None:
