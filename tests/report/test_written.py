@@ -24,7 +24,7 @@ from vtop.report.expectations import judge, read
 from vtop.report.figures.figures import FIGURES, figures
 from vtop.report.model import Phase, Report
 from vtop.report.render import json_schema
-from vtop.report.render.document import Document, Table
+from vtop.report.render.document import Document, FindingBlock, Findings, Section, Table
 from vtop.report.render.html import html
 from vtop.report.render.json import json as written_json
 from vtop.report.render.markdown import markdown
@@ -240,3 +240,10 @@ def test_a_recording_of_a_few_scrapes_has_figures_too(tmp_path: Path, few: int) 
     drawn = html(document([made(cut)]))
     assert "<svg" in drawn
     assert "NaN" not in drawn
+
+
+def test_no_line_of_the_html_ends_between_a_number_and_its_unit() -> None:
+    found = FindingBlock("5.74 s or 3.5 % of the time, 1.20 × prefill in 3 steps", ("700 W",))
+    page = html(Document("a", (Section("a", "a", 2, (Findings((found,)),)),)))
+    assert "5.74\xa0s or 3.5\xa0% of the time, 1.20\xa0× prefill in 3 steps" in page
+    assert "700\xa0W" in page
