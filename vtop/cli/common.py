@@ -142,12 +142,9 @@ def given_shape(config: Path | None) -> dict[str, int | str] | None:
     """What --model-config says."""
     if config is None:
         return None
-    from vtop.sources.shape import shape_of
+    from vtop.sources.shape import told_shape
 
-    shape = shape_of(config)
-    if shape is None:
-        raise VtopError(f"{config}: no config.json of a model; name the one in the model's folder")
-    return shape
+    return told_shape(config)
 
 
 def open_recording(file: Path, config: Path | None = None, slo: str | None = None) -> FileRecording:
@@ -227,10 +224,10 @@ def write(path: Path, content: bytes) -> None:
 class Stop:
     """Until SIGINT, SIGTERM or SIGHUP: `reason` says which came first."""
 
-    def __init__(self) -> None:
+    def __init__(self, ends: Sequence[int] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)) -> None:
         self._came = threading.Event()
         self._names: list[str] = []
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in ends:
             signal.signal(number, self._stopped)
 
     def _stopped(self, number: int, _: Any) -> None:

@@ -15,6 +15,7 @@ import click
 from vtop import plain, units
 from vtop.cli.arguments import OfServers, joined
 from vtop.cli.common import attached, echo, servers_of, whole
+from vtop.cli.metrics import Follow
 from vtop.cli.options import DEFAULT_URL, Seconds, access_options, ray_option, server_options
 from vtop.errors import VtopError
 
@@ -159,6 +160,7 @@ def recorded_load(
     *,
     reason: str = "the load is done",
     settle_s: float | None = None,
+    follow: Follow | None = None,
 ) -> int:
     """The load, and the servers beside it, on record until it is through or for_s is over; the exit code."""
     from vtop.load.workload.phase import thin
@@ -172,6 +174,8 @@ def recorded_load(
     for phase in plan:
         if (caveat := thin(phase)) is not None:
             echo(caveat, err=True)
+    if follow is not None:
+        follow(attachment.recording, attachment.clock)
     attachment.start()
     try:
         code = _run(controller, attachment.recording, attachment.stop, reason, for_s=for_s)
