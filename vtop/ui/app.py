@@ -242,9 +242,10 @@ class VtopApp(textual_private.OneLineApp):
         if self._prices is not None and self.only == "why":
             self._prices.asked(now_s)
         moved = now_s != self._drawn_at_s or (self._prices is not None and self._prices.made != self._priced)
-        if self.playhead.live and self.live is not None:
-            since_s = began - self._drawn_clock  # time passes: the age of the data is news
-            apart_s = fleets.APART_S if fleets.shown(self) else APART_S
+        since_s, apart_s = began - self._drawn_clock, fleets.APART_S if fleets.shown(self) else APART_S
+        if fleets.shown(self) and since_s * self.playhead.speed < apart_s:
+            moved = False  # on its way: a frame of so many takes long
+        if self.playhead.live and self.live is not None:  # time passes: the age of the data is news
             moved = since_s >= AGE_S or (self._news and (since_s >= apart_s or not self._scrapes_seen()))
         if moved or self._held or self.scene is None:
             self.draw()
