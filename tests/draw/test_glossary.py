@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, Final
 
+from tests.draw.loads import searched
 from tests.draw.panels import DRAW, text
 from tests.session.made import recorded
 from vtop import units
@@ -49,6 +50,7 @@ UNRECORDED: Final[dict[str, Any]] = {
     "prompt_sources": (PromptSource("computed", 600.0, 0.6), PromptSource("connector", 400.0, 0.4)),
     "failed_transfers": FailedTransfers(3.0, 9.0, (("NIXL transfers", 3.0),)),
     "lora": Lora(("ad1", "ad2"), 4, 2.0),
+    "capacity": searched(),
 }
 
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from vtop.plan.capacity import Next, Plan, RunResult, Search, grows
+from vtop.recording import SimulatedSearch
+from vtop.session.capacity.foretold import speed
+from vtop.session.capacity.search import Next, Plan, RunResult, Search, grows
 from vtop.session.load.attainment import Attainment
 
 PLAN = Plan("floor", 0.95, 3, 100, (1, 2, 3), first_per_s=1.0, hold=False)
@@ -98,6 +100,32 @@ def test_a_pass_above_a_fail_widens_the_bracket() -> None:
     assert (now.passes_per_s, now.fails_per_s, now.monotone) == (4.0, 32.0, False)
 
 
+def crossed(second: Callable[[Next], float]) -> Search:
+    """Passes at 4 and 16, fails at 8 and 32; what is run after that attains `second`."""
+    found = Search(replace(PLAN, precision_ratio=10.0))
+    for rate, ratio in ((4.0, 1.0), (8.0, 0.5), (16.0, 1.0), (32.0, 0.5)):
+        for seed in PLAN.seeds[: 3 if ratio == 1.0 else 1]:
+            found.tell(result(Next(rate, seed, 100), ratio))
+    while (run := found.next()) is not None:
+        found.tell(result(run, second(run)))
+    return found
+
+
+def test_a_fail_below_a_pass_is_run_again_with_its_seeds_and_settles_it_where_it_was_chance() -> None:
+    found = crossed(cliff(20.0))
+    assert [run.seed for run in found.again[8.0]] == [1, 2, 3]
+    assert set(found.again) == {8.0}
+    now = found.bracket()
+    assert (now.passes_per_s, now.fails_per_s, now.monotone, now.undecided_per_s) == (16.0, 32.0, True, (8.0,))
+
+
+def test_where_both_stand_after_they_were_run_again_the_bracket_is_widened() -> None:
+    found = crossed(lambda run: 1.0 if run.rate_per_s == 16.0 else 0.5)
+    assert {rate: len(runs) for rate, runs in found.again.items()} == {8.0: 1, 16.0: 3}
+    now = found.bracket()
+    assert (now.passes_per_s, now.fails_per_s, now.monotone, now.end) == (4.0, 32.0, False, "reached")
+
+
 def test_a_run_that_is_no_evidence_counts_for_nothing() -> None:
     found = Search(PLAN)
     found.tell(result(Next(1.0, 1, 100), 1.0, why_not="the server restarted"))
@@ -119,6 +147,36 @@ def test_a_rate_whose_backlog_grows_in_most_runs_is_marked() -> None:
     for seed, backlog in ((1, (5, 9, 14, 20)), (2, (5, 9, 14, 20)), (3, (5, 9, 8, 6))):
         found.tell(result(Next(4.0, seed, 100), 1.0, backlog=backlog))
     assert [rate.growing for rate in found.rates()] == [True]
+
+
+SIMULATED = SimulatedSearch(
+    by="a profile", passes_per_s=14.0, fails_per_s=15.0, attained=((7.0, 1.0), (14.0, 0.96), (15.0, 0.94), (28.0, 0.5))
+)
+
+
+def sloping(at_per_s: float) -> Callable[[Next], float]:
+    """95 % at a rate, and as much less beyond it as in SIMULATED."""
+    return lambda run: min(1.0, 0.95 - 0.02 * (run.rate_per_s / at_per_s - 1) * 14.5)
+
+
+@pytest.mark.parametrize(("capacity_per_s", "rates"), [(14.5, 2), (12.0, 3), (20.0, 6), (1.0, 11), (200.0, 10)])
+def test_a_simulated_bracket_says_where_to_look_and_is_corrected_by_what_was_measured(
+    capacity_per_s: float, rates: int
+) -> None:
+    plan = replace(PLAN, requests=100_000, first_per_s=14.0, precision_ratio=0.08)
+    found = search(replace(plan, simulated=SIMULATED), sloping(capacity_per_s))
+    now = found.bracket()
+    assert now.passes_per_s is not None
+    assert now.fails_per_s is not None
+    assert now.passes_per_s <= capacity_per_s <= now.fails_per_s
+    assert now.end == "reached"
+    assert len(found.results) <= rates
+
+
+def test_how_fast_the_engine_is_beside_its_model_is_as_far_as_both_brackets_tell() -> None:
+    assert speed(SIMULATED, 12.0, 13.0) == (12.0 / 15.0, 13.0 / 14.0)
+    assert speed(SIMULATED, None, 13.0) == (None, 13.0 / 14.0)
+    assert speed(SIMULATED, None, None) == (None, None)
 
 
 def test_equal_attainment_is_enough() -> None:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from tests.cli.vtop import runner
 from tests.plan.test_capacity import PLAN, cliff, result, search
 from vtop.cli import main
-from vtop.cli.capacity_panel import CapacityPanel
 from vtop.load.workload.spec import phases
-from vtop.plan.capacity import Next, Search, goodput_of, paired
 from vtop.plan.headroom import headroom, variation_of
 from vtop.plan.vllm_bench import command
 from vtop.report.plan.capacity import ENDS
+from vtop.session.capacity.search import Next, Search, goodput_of, paired
 
 SLO = ("--slo", "ttft=800ms,tpot=50ms")
 
@@ -80,19 +77,6 @@ def test_what_is_left_shrinks_as_the_bracket_does() -> None:
 
 def test_every_end_has_words() -> None:
     assert set(ENDS) >= {"reached", "no evidence", "server changed", "stopped", None}
-
-
-def test_the_panel_shows_the_curve_the_bracket_and_the_run() -> None:
-    text = StringIO()
-    found = Search(PLAN)
-    for seed in PLAN.seeds:
-        found.tell(result(Next(4.0, seed, 100), 1.0))
-    found.tell(result(Next(8.0, 1, 100), 0.5))
-    with CapacityPanel(Console(file=text, force_terminal=True, width=120)) as panel:
-        panel.show([found], 0, Next(5.6, 1, 100), 12.0)
-        panel.running(None)
-    for words in ("4.00 to 8.00 requests/s", "5.6 requests/s, seed 1", "100.0 %", "50.0 %", "fail"):
-        assert words in text.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,22 @@ import pytest
 
 from tests.session.made import Log, Server
 from vtop.plan.capacity_answer import on_record
-from vtop.plan.capacity_record import RecordedSearch, another, searches
-from vtop.recording import CapacitySearch, Identity, Load, Request
+from vtop.recording import CapacitySearch, Identity, Load, Request, SimulatedSearch, bounds
+from vtop.report.plan.capacity import sections
+from vtop.session.capacity.record import RecordedSearch
+from vtop.session.capacity.server_state import another
+from vtop.session.frame.capacity import CapacityPart
+from vtop.session.session import Session
 
 SEARCH = CapacitySearch(
     rule="floor", runs=2, requests=20, seed=101, first_per_s=4.0, most_per_s=100.0, slo={"ttft": 0.5, "e2e": 2.0}
 )
+
+
+def searches(session: Session) -> list[RecordedSearch]:
+    return session.searches.found(session.end_s)
+
+
 Answers = Callable[[int], dict[str, Any]]
 
 
@@ -189,7 +199,8 @@ def test_a_search_goes_on_only_on_the_same_server(now: Identity, why: str | None
         return log.session()
 
     was = session(Identity(server=0, version="0.32", flags={"max-num-seqs": 8}))
-    assert another(was, session(now), 0) == why
+    after = session(now)
+    assert another(was.servers[0], was.end_s, after.servers[0], after.end_s) == why
 
 
 def test_two_searches_of_two_servers_are_kept_apart() -> None:
@@ -198,3 +209,56 @@ def test_two_searches_of_two_servers_are_kept_apart() -> None:
     one.run(4.0, 101, server=1)
     first, second = searches(one.log.session())
     assert (len(first.search.results), len(second.search.results)) == (0, 1)
+
+
+def test_a_frame_holds_what_the_search_knew_at_its_instant() -> None:
+    slow: Answers = lambda k: {"first_s": 0.1 if k % 2 else 0.9, "last_s": 1.0}  # noqa: E731
+    one = made((4.0, 101, quick), (4.0, 102, quick), (8.0, 101, slow))
+    session = one.log.session()
+    begins = [phase.begin.t for phase in session.load.phases.values()]
+
+    def at(now_s: float) -> CapacityPart:
+        part = session.frame(now_s).capacity
+        assert part is not None
+        return part
+
+    assert session.frame(0.8).capacity is None
+    first = at(begins[0] + 1.0)
+    assert (first.passes_per_s, first.rates, first.runs) == (None, (), 0)
+    assert first.running is not None
+    assert (first.running.rate_per_s, first.running.number) == (4.0, 1)
+    third = at(begins[2] + 1.0)
+    assert (third.passes_per_s, third.fails_per_s, third.runs) == (4.0, None, 2)
+    last = at(session.end_s)
+    assert (last.passes_per_s, last.fails_per_s, last.running) == (4.0, 8.0, None)
+    again = at(begins[2] + 1.0)  # after a look at a later instant
+    assert (again.passes_per_s, again.fails_per_s, again.runs) == (4.0, None, 2)
+
+
+def test_what_was_simulated_before_stands_beside_the_measured_bracket() -> None:
+    simulated = SimulatedSearch(by="a profile", passes_per_s=5.0, fails_per_s=6.0)
+    one = Made(msgspec.structs.replace(SEARCH, simulated=simulated))
+    for seed in (101, 102):
+        one.run(4.0, seed)
+    session = one.log.session()
+    part = session.frame(session.end_s).capacity
+    assert part is not None
+    assert part.simulated is not None
+    assert (part.simulated.speed_least_ratio, part.simulated.speed_most_ratio) == (4.0 / 6.0, None)
+    (answer,) = on_record(session)
+    words = " ".join(str(block) for section in sections(answer) for block in section.blocks)
+    assert "Simulated before (a profile): between 5.00 and 6.00 requests/s. Measured is over 66.7 % of it." in words
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        CapacitySearch(server=7, rule="floor", runs=2, requests=20),
+        CapacitySearch(runs=0, requests=20),
+        CapacitySearch(runs=2, requests=20, precision_ratio=-1.0),
+        CapacitySearch(runs=2, requests=20, first_per_s=0.0),
+        CapacitySearch(runs=2, requests=20, simulated=SimulatedSearch(by="", attained=((1.0, 7.0),))),
+    ],
+)
+def test_a_damaged_search_line_costs_itself(line: CapacitySearch) -> None:
+    assert bounds.wrong(line) is not None or Made(line).log.session().frame(1.0).capacity is None

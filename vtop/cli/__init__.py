@@ -29,7 +29,7 @@ from vtop.cli import (
     whatif,
 )  # fmt: skip
 from vtop.cli.arguments import spelled_out
-from vtop.cli.common import attached, echo, need_terminal, servers_of, view_of
+from vtop.cli.common import attached, echo, need_terminal, servers_of, view_of, without_collections
 from vtop.cli.metrics import metrics_option
 from vtop.cli.options import load_options, look_options, prometheus_options, server_options
 from vtop.errors import VtopError
@@ -135,8 +135,9 @@ def main(ctx: click.Context, /, **asked: Any) -> None:
         return
     record_to, once, as_json = asked.pop("record_to"), asked.pop("once"), asked.pop("as_json")
     phases = load.phases_of(asked, endless=True)
-    view = view_of(asked, document=once)
-    servers = None if stored.is_asked(asked) else servers_of(asked)
+    with without_collections():
+        view = view_of(asked, document=once)
+        servers = None if stored.is_asked(asked) else servers_of(asked)
     if servers is None and phases:
         raise VtopError("--load needs the server itself: --url, not --prometheus")
     if record_to == Path("-"):

@@ -63,7 +63,7 @@ def served(asked: dict[str, Any]) -> Iterator[Follow]:
 
     def follow(recording: LiveRecording, clock: Callable[[], float], prices: LoadPrices | None = None) -> None:
         echo(told, err=True)
-        server.follow(recording.beside(), clock, prices)
+        server.follow(recording.reader(), clock, prices)
 
     try:
         yield follow

@@ -13,7 +13,7 @@ import click
 from vtop import units
 from vtop.cli import stored
 from vtop.cli.arguments import OfServers
-from vtop.cli.common import Stop, attached, echo, print_json, servers_of, whole
+from vtop.cli.common import Stop, attached, echo, print_json, servers_of, whole, without_collections
 from vtop.cli.flight_options import flight_options
 from vtop.cli.load import consent, controller_of, phases_of, recorded_load
 from vtop.cli.metrics import Follow, metrics_option, served
@@ -52,9 +52,6 @@ def _live(
     import contextlib
     import signal
 
-    from vtop.engine.whatif.beside import LivePrices
-    from vtop.ui import keeping, run
-
     if phases and servers is not None:
         consent(asked, servers[0][0])  # before there is a file
 
@@ -64,7 +61,11 @@ def _live(
     ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     for number in ends:  # the screen takes them over as soon as it is up
         signal.signal(number, interrupted)
-    attachment = attached(asked, servers, path) if servers is not None else stored.attached(asked, path)
+    with without_collections():
+        from vtop.engine.whatif.beside import LivePrices
+        from vtop.ui import keeping, run
+
+        attachment = attached(asked, servers, path) if servers is not None else stored.attached(asked, path)
     load = None
     if phases and servers is not None:
         load = controller_of(asked, servers, attachment.recording, attachment.began_s, phases)

@@ -9,20 +9,25 @@ from vtop.errors import VtopError
 from vtop.load.workload.phase import PlannedPhase
 from vtop.load.workload.spec import phases
 from vtop.plan import vllm_bench
-from vtop.plan.capacity import Bracket, Paired, Plan, RateResult, RunResult, goodput_of, paired
-from vtop.plan.capacity_record import ClosedLoopRun, RecordedSearch, searches
 from vtop.plan.headroom import Headroom, headroom
+from vtop.session.capacity.record import RecordedSearch, beside
+from vtop.session.capacity.runs import ClosedLoopRun
+from vtop.session.capacity.search import Bracket, Paired, Plan, RateResult, RunResult, goodput_of, paired
+from vtop.session.frame.capacity import SimulatedCapacity
+from vtop.session.frame.gpus import counted_of
 from vtop.session.session import Session
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """A search that was made. origin: what was searched; like: the load of a run but for its rate."""
+    """A search that was made. origin: what was searched; like: the load of a run but for its rate. profile: of the
+    engine that was simulated."""
 
     recorded: RecordedSearch
     origin: str
     like: PlannedPhase
     url: str | None
+    profile: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,6 +52,8 @@ class CapacityResult:
     goodput_per_gpu_per_s: float | None
     headroom: Headroom | None
     hosts: tuple[Bracket, ...]  # of a simulated search: on so many other plausible hosts
+    simulated: SimulatedCapacity | None  # before a measured one
+    simulated_rates: tuple[tuple[float, float], ...]  # (rate, mean attainment)
     remarks: tuple[str, ...]
     bench_command: str | None  # of the same load, for the server's own benchmark
 
@@ -69,7 +76,8 @@ def together(made: Sequence[Searched], scale_out_s: float | None = None, growth_
 def on_record(session: Session) -> tuple[CapacityResult, ...]:
     """Every search in a recording. One whose words this vtop does not understand is left out."""
     found = []
-    for one in searches(session):
+    for one in session.searches.found(session.end_s):
+        one.gpus = gpus_of(session)
         try:
             (like,) = phases([f"rate=1 n={one.asked.requests} {one.asked.spec}"])
         except VtopError:
@@ -77,6 +85,12 @@ def on_record(session: Session) -> tuple[CapacityResult, ...]:
         url = session.start.servers[one.asked.server].url
         found.append(_result(Searched(one, url, like, url), None, 0.0))
     return tuple(found)
+
+
+def gpus_of(session: Session) -> int | None:
+    """How many GPUs serve; None where NVML tells of none."""
+    part = session.gpus.part(session.end_s, 60.0, local=any(target.local for target in session.start.servers))
+    return len(counted_of(part.devices)) or None
 
 
 def _result(made: Searched, scale_out_s: float | None, growth_ratio: float) -> CapacityResult:
@@ -104,6 +118,8 @@ def _result(made: Searched, scale_out_s: float | None, growth_ratio: float) -> C
         goodput_per_gpu_per_s=good / gpus if good is not None and gpus else None,
         headroom=headroom(passes, scale_out_s, growth_ratio, made.like.arrival) if passes and scale_out_s else None,
         hosts=tuple(made.recorded.hosts),
+        simulated=beside(asked.simulated, bracket) if asked.simulated is not None else None,
+        simulated_rates=asked.simulated.attained if asked.simulated is not None else (),
         remarks=tuple(made.recorded.remarks),
         bench_command=vllm_bench.command(bench, asked.slo, made.url),
     )

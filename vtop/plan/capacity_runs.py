@@ -19,8 +19,8 @@ from vtop.engine.runs.replay import Ask, ReplayLoad, replay
 from vtop.engine.whatif.unknowns import AGAIN, ELSEWHERE, Draw, draws
 from vtop.load.workload.arrivals import due_times, lengths
 from vtop.load.workload.phase import PlannedPhase
-from vtop.plan.capacity import Next, RunResult
-from vtop.plan.capacity_record import ClosedLoopRun, backlog, rate_of
+from vtop.session.capacity.runs import ClosedLoopRun, backlog, rate_of
+from vtop.session.capacity.search import Next, RunResult
 from vtop.session.load.attainment import ERROR, attainment
 from vtop.session.load.request_latency import RequestLatency
 

@@ -12,7 +12,7 @@ from vtop.draw.theme import Look
 from vtop.errors import VtopError
 from vtop.recording import AnyEvent, FileRecording, LiveRecording, Note, Playhead, Start
 from vtop.session.session import Session
-from vtop.ui import driver, screenshot
+from vtop.ui import driver
 from vtop.ui.app import LoadControl, PricesSource, VtopApp
 from vtop.ui.keys import KEYS, Key
 
@@ -103,6 +103,8 @@ def film(
     hidden: frozenset[str],
 ) -> list[str]:  # fmt: skip
     """The screen at several instants, an SVG each."""
+    from vtop.ui import screenshot
+
     playhead = Playhead(lambda: 0.0, lambda: session.end_s)
     playhead.seek(instants_s[0])
     playhead.play()  # by a clock that stands, from frame to frame
@@ -125,6 +127,8 @@ def still(
     session: Session, look: Look, *, now_s: float, size: tuple[int, int], window_s: float | None, hidden: frozenset[str]
 ) -> tuple[str, str]:
     """The screen of one instant as SVG and as text."""
+    from vtop.ui import screenshot
+
     playhead = Playhead(lambda: 0.0, lambda: session.end_s)
     if now_s < session.end_s:
         playhead.seek(now_s)

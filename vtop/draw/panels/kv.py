@@ -96,7 +96,7 @@ def kv_alone(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
 
 def _until_full(frame: Frame) -> list[Piece]:
     full_in_s = filling(frame)
-    return left("", "", "dim") if full_in_s is None else left("full in", f"≈ {units.seconds(full_in_s)}", "text")
+    return left("", "", "dim") if full_in_s is None else left("full in", soon(full_in_s), "text")
 
 
 def _tokens(frame: Frame, width: int, look: Look, *, full_in: bool) -> Line:
@@ -111,10 +111,15 @@ def _tokens(frame: Frame, width: int, look: Look, *, full_in: bool) -> Line:
         Phrase(1, (("free ", "dim"), free)),
     ]
     if full_in and (full_in_s := filling(frame)) is not None:
-        shown.append(Phrase(2, (("full in ", "dim"), (f"≈ {units.seconds(full_in_s)}", "text"))))
+        shown.append(Phrase(2, (("full in ", "dim"), (soon(full_in_s), "text"))))
     if len(frame.engines) > 1:
         shown.append(Phrase(3, (("mean of engines ", "dim"), (units.percent(cache.mean_used_ratio), "text"))))
     return phrases(look, width, shown)
+
+
+def soon(full_in_s: float) -> str:
+    """When the pool is full: between two scrapes nobody can say."""
+    return f"≈ {units.seconds(full_in_s)}" if full_in_s >= 1 else "< 1 s"
 
 
 def filling(frame: Frame) -> float | None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from vtop import units
-from vtop.plan.capacity import Paired, RateResult, RunResult
 from vtop.plan.capacity_answer import CapacityAnswer, CapacityResult
-from vtop.plan.capacity_record import ClosedLoopRun
 from vtop.plan.headroom import Headroom
 from vtop.report.figures.figure import Figure, FigurePanel, RuleLine, Series
 from vtop.report.render.document import Block, Document, Drawing, Facts, Section, Table, Text
 from vtop.report.tables.cells import known_columns
+from vtop.session.capacity.foretold import speed_words
+from vtop.session.capacity.runs import ClosedLoopRun
+from vtop.session.capacity.search import Paired, RateResult, RunResult
+from vtop.session.frame.capacity import SimulatedCapacity
 
 BOUND_NAMES = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "e2e"}
 ENDS = {
@@ -86,6 +88,8 @@ def sections(answer: CapacityResult, key: str = "", level: int = 2) -> list[Sect
     said += [Text(line) for line in (*_growing(answer), *_failing(answer))]
     if answer.hosts:
         said.append(Text(_hosts(answer)))
+    if answer.simulated is not None:
+        said.append(Text(_simulated(answer.simulated)))
     said += [Text(f"Beyond the profile: {one}.") for one in answer.remarks]
     said += [Text(_closed(one)) for one in answer.closed]
     figure = [Drawing(_figure(answer, key))] if len(answer.rates) > 1 else []
@@ -144,6 +148,26 @@ def _hosts(answer: CapacityResult) -> str:
         f"On {len(answer.hosts)} other hosts that are as plausible, the bracket lies between {least} and {most} "
         "requests/s: the doubt of the simulation."
     )
+
+
+def _simulated(found: SimulatedCapacity) -> str:
+    """The bracket of the engine's model beside the measured one."""
+    said = f"Simulated before ({found.by}): between {_rates(found.passes_per_s, found.fails_per_s)} requests/s"
+    if found.hosts:
+        said += f", on {found.hosts} other hosts {_rates(found.least_per_s, found.most_per_s)}"
+    least, most = found.speed_least_ratio, found.speed_most_ratio
+    if (measured := speed_words(least, most)) is not None:
+        said += f". Measured is {measured} of it"
+    if least is not None and most is not None:
+        if most < 1:
+            said += f": the engine is {units.percent(1 - most)} to {units.percent(1 - least)} slower than its model"
+        else:
+            said += ": the engine is faster than its model" if least > 1 else ", which may be the same"
+    return said + "."
+
+
+def _rates(low: float | None, high: float | None) -> str:
+    return f"{units.number(low)} and {units.number(high)}"
 
 
 def _closed(one: ClosedLoopRun) -> str:
@@ -244,6 +268,7 @@ def _figure(answer: CapacityResult, key: str) -> Figure:
     target = answer.plan.target_ratio
     mean = tuple((one.rate_per_s, _percent(one.mean_ratio)) for one in answer.rates)
     lowest = tuple((one.rate_per_s, _percent(one.lowest_ratio)) for one in answer.rates)
+    simulated = tuple((rate, _percent(share)) for rate, share in answer.simulated_rates)
     return Figure(
         key=f"{key}capacity",
         title="Attainment by rate",
@@ -254,7 +279,11 @@ def _figure(answer: CapacityResult, key: str) -> Figure:
         panels=(
             FigurePanel(
                 "within the service level, %",
-                (Series("mean", "running", mean), Series("lowest run", "preemption", lowest)),
+                (
+                    Series("mean", "running", mean),
+                    Series("lowest run", "preemption", lowest),
+                    *([Series("simulated, mean", "network", simulated)] if simulated else []),
+                ),
                 (RuleLine(f"{target:.0%}", "limit", target * 100),),
             ),
         ),

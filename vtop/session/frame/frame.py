@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vtop.session.frame.capacity import CapacityPart
 from vtop.session.frame.charts import Charts, HeatMap, LoggedEvent
 from vtop.session.frame.fleet import Fleet, FleetView
 from vtop.session.frame.gpus import Energy, Gpus, Roofline
@@ -75,6 +76,7 @@ class Frame:
     event_log: tuple[LoggedEvent, ...]  # newest last
     charts: Charts
     load: LoadPart | None = None  # vtop's own
+    capacity: CapacityPart | None = None  # a search of it
     throughput: Throughput = Throughput()  # noqa: RUF009 - these are frozen
     staircase: Staircase = Staircase()  # noqa: RUF009
     recompute: Recompute = Recompute()  # noqa: RUF009
