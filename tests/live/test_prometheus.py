@@ -167,7 +167,12 @@ def test_what_it_stored_is_what_vtop_scraped_itself(name: str, tmp_path: Path, m
 def test_hours_that_promtool_made_blocks_of_are_read_and_reported(tmp_path: Path, measured: list[str]) -> None:
     program("prometheus")
     text, config, data, port = tmp_path / "history.om", tmp_path / "config.yml", tmp_path / "data", free_port()
-    made = [sys.executable, ROOT / "bench" / "prometheus_history.py", ROOT / "recordings" / "overload.jsonl.gz", text]
+    made: list[str | Path] = [
+        sys.executable,
+        ROOT / "bench" / "prometheus_history.py",
+        ROOT / "recordings" / "overload.jsonl.gz",
+        text,
+    ]
     subprocess.run([*made, "--servers", "3", "--hours", "1"], check=True, stdout=subprocess.DEVNULL, timeout=60)
     blocks: list[str | Path] = [program("promtool"), "tsdb", "create-blocks-from", "openmetrics", text, data]
     subprocess.run(blocks, check=True, stdout=subprocess.DEVNULL, timeout=60)
