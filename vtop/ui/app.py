@@ -233,8 +233,6 @@ class VtopApp(textual_private.OneLineApp):
             if time.monotonic() - began > FOLD_FOR_S and self.session.end_s >= self.playhead.now():
                 break
         self._say_troubles()
-        if fleets.shown(self):
-            fleets.prepare(self)
         if self._load is not None and self._load.failed is not None and not self._load_failed:
             self._load_failed = True
             self.say(f"the load does not run: {self._load.failed}", bad=True, for_s=UNTIL_CLICKED_S)
@@ -247,8 +245,11 @@ class VtopApp(textual_private.OneLineApp):
             moved = False  # on its way: a frame of so many takes long
         if self.playhead.live and self.live is not None:  # time passes: the age of the data is news
             moved = since_s >= AGE_S or (self._news and (since_s >= apart_s or not self._scrapes_seen()))
-        if moved or self._held or self.scene is None:
+        due = moved or self._held or self.scene is None
+        if due:
             self.draw()
+        if fleets.shown(self) and (self._held or not due):  # else a key would wait for both
+            fleets.prepare(self)
 
     def take_in(self) -> int:
         """Fold the next slice of the recording; how many events it had."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FROM: Final = 9  # servers: the screen begins with their table
 MOST_ADDED_UP: Final = 32  # of more no panel adds up: a frame would take longer than a key may
 APART_S: Final = 1.0  # two drawings, at least
-JUDGED_AT_ONCE: Final = 6  # servers, between two drawings
+JUDGED_AT_ONCE: Final = 8  # servers, between two drawings
 KEPT_S: Final = 360.0  # of the numbers of more than MOST_ADDED_UP live servers; a recording has them all
 AGAIN_S: Final = 10.0
 SETTLED_S: Final = 8.0  # by then every server that answers has answered
