@@ -357,7 +357,7 @@ class VtopApp(textual_private.OneLineApp):
             self.playhead.play()
         else:
             self.playhead.toggle()
-        self.draw()
+        self.draw(again=fleets.shown(self))  # of many servers the instant itself comes with the next drawing
 
     def action_scrub(self, steps: int) -> None:
         """Move the playhead by a thirtieth of the window; at the end it is live."""
