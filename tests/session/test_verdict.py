@@ -746,3 +746,18 @@ def test_less_than_three_seconds_tell_of_no_limit() -> None:
         server.engine.observe(iteration_tokens_total=64)
         log.scrape(scrape / 5, server.exposition(POOL))
     assert log.frame().verdict.sentence == "too few scrapes yet to tell"
+
+
+def test_preemptions_tell_of_a_full_pool_that_no_scrape_caught() -> None:
+    """On a quick server with short requests: 29 preemptions of 120, KV at most 76 % on a scrape, and "GPU BINDS"."""
+
+    def between_scrapes(second: int, server: Server) -> None:
+        server.engine.running, server.engine.waiting, server.engine.kv = (16, 8, 0.7) if second % 3 else (5, 9, 0.4)
+        server.engine.count(num_preemptions=3, prompt_tokens=1200)
+        for _ in range(12):
+            server.engine.observe(time_to_first=0.4)
+            server.engine.finish(queue=0.4, prefill=0.04)
+
+    found = said(between_scrapes)
+    assert found.limit == "kv"
+    assert "preemptions in 30.0 s" in found.sentence

@@ -208,7 +208,7 @@ def kv(frame: Frame) -> Verdict | None:
     crowded = at.waiting_share >= QUEUED and at.kv_full_share is not None and at.kv_full_share >= MOSTLY
     full = at.kv_median_ratio is not None and at.kv_median_ratio >= MOSTLY_FULL
     put_back = at.preemptions is not None and at.preemptions >= max(AGAIN, PUT_BACK * at.begun)
-    if not crowded and not (at.preemptions and full) and not (put_back and at.kv_high_ratio >= FULL):
+    if not crowded and not (at.preemptions and full) and not put_back:  # the pool was full there, if between scrapes
         return None
     account, running = frame.account, at.running_median
     present, demand = _in_flight(at, account)
