@@ -17,14 +17,15 @@ from statistics import fmean, median
 import numpy as np
 from numpy.typing import NDArray
 
-from vtop.plan.capacity import Next, Plan, RuleName, RunResult, Search, grows
-from vtop.plan.capacity_record import backlog
+from vtop.session.capacity.runs import backlog
+from vtop.session.capacity.search import Next, Plan, RunResult, Search, grows
+from vtop.session.frame.vocabulary import SearchRule
 from vtop.session.load.attainment import Attainment
 
 Times = NDArray[np.float64]
 SLO_S, TARGET = 0.8, 0.95
 MEAN_S = 0.8 * 0.02 + 0.2 * 0.18  # of a service
-CASES: tuple[tuple[RuleName, int, int, int], ...] = (  # rule, N, n, warm-up
+CASES: tuple[tuple[SearchRule, int, int, int], ...] = (  # rule, N, n, warm-up
     ("floor", 12, 500, 0),
     ("floor", 12, 2000, 0),
     ("floor", 12, 10_000, 0),

@@ -1,7 +1,9 @@
 """Seeded mutations of scrapes, event streams, recordings and command lines: none may crash, hang or fill the memory.
 
-usage: python bench/mutate.py [--seconds 180] [--seed 1] [--only scrapes,streams,recordings,commands]
-Prints how many of each were tried, and fails with the seed, the number and the bytes of the first that broke something.
+usage: python bench/mutate.py [--seconds 180] [--seed 1] [--processes 1] [--only scrapes,streams,recordings,commands]
+       python bench/mutate.py --cases scrapes=1000000,streams=100000,recordings=100000,commands=8000 --processes 16
+Each process has a seed of its own, from --seed up. Prints how many of each were tried, the longest and each process's
+peak memory, and fails with the seed, the number and the bytes of the first that broke something.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gzip
+import multiprocessing
 import os
 import random
 import resource
@@ -17,7 +20,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import count
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
@@ -232,21 +237,34 @@ KINDS: Final[dict[str, tuple[Callable[[random.Random], Iterator[bytes]], float]]
 }
 
 
-def run(kind: str, seconds: float, seed: int) -> int:
-    """How many cases were tried. Raises Broken for one that broke something."""
-    make, tried, data = KINDS[kind][0], 0, b""
-    cases, until_s = make(random.Random(f"{seed} {kind}")), time.monotonic() + seconds
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What one process tried of one kind."""
+
+    cases: int
+    took_s: float
+    longest_s: float  # of one case
+    peak_memory_mb: float  # of the process, up to then
+
+
+def run(kind: str, seed: int, *, seconds: float, most: float) -> Tried:
+    """For so many seconds, or until so many cases were tried. Raises Broken for one that broke something."""
+    make, tried, data, longest_s = KINDS[kind][0], 0, b"", 0.0
+    cases, began_s = make(random.Random(f"{seed} {kind}")), time.monotonic()
+    last_s = began_s
     try:
         for case in cases:
             data = case  # kept, should it break something
             signal.alarm(LONGEST_S)
-            tried += 1
+            now_s = time.monotonic()
+            longest_s, last_s = max(longest_s, now_s - last_s), now_s
             if faults.told:
                 raise Broken(faults.told[0])
-            if tried % 256 == 0 and resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > MOST_MEMORY_KB:
+            if tried % 256 == 0 and _peak_memory_kb() > MOST_MEMORY_KB:
                 raise Broken("more memory than anything here needs")
-            if time.monotonic() > until_s:
+            if tried >= most or now_s > began_s + seconds:
                 break
+            tried += 1
     except Exception as error:
         kept = Path(tempfile.gettempdir()) / f"vtop-mutate-{kind}-{seed}-{tried}"
         kept.write_bytes(data)
@@ -254,29 +272,76 @@ def run(kind: str, seconds: float, seed: int) -> int:
     finally:
         signal.alarm(0)
         cases.close()  # type: ignore[attr-defined]
-    return tried
+    return Tried(tried, time.monotonic() - began_s, longest_s, _peak_memory_kb() / 1024)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=180.0)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default=",".join(KINDS))
-    asked = parser.parse_args()
+def _peak_memory_kb() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def one_process(seed: int, shares: dict[str, tuple[float, float]], told: Connection) -> None:
+    """Tries each kind for its seconds or its number of cases; tells of each, or how it broke."""
 
     def hangs(*_: Any) -> None:
         raise Broken(f"it takes longer than {LONGEST_S} s")
 
     signal.signal(signal.SIGALRM, hangs)
-    kinds = asked.only.split(",")
-    share = sum(KINDS[kind][1] for kind in kinds)
-    for kind in kinds:
-        began_s = time.monotonic()
-        tried = run(kind, asked.seconds * KINDS[kind][1] / share, asked.seed)
-        peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        took_s = time.monotonic() - began_s
-        print(f"{kind:<10} {tried:>9,} tried in {took_s:6.1f} s, none broke anything; peak memory {peak_mb:.0f} MB")
-    return 0
+    for kind, (seconds, most) in shares.items():
+        try:
+            told.send((kind, run(kind, seed, seconds=seconds, most=most)))
+        except Broken as error:
+            told.send((kind, str(error)))
+            return
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=180.0, help="of each process, over all kinds")
+    parser.add_argument("--cases", help="so many of each instead, over all processes: scrapes=1000000,streams=100000")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--only", default=",".join(KINDS))
+    asked = parser.parse_args()
+    if asked.cases:
+        wanted = {kind: int(number) for kind, _, number in (part.partition("=") for part in asked.cases.split(","))}
+        shares = {kind: (float("inf"), -(-number // asked.processes)) for kind, number in wanted.items()}
+    else:
+        whole = sum(KINDS[kind][1] for kind in asked.only.split(","))
+        shares = {kind: (asked.seconds * KINDS[kind][1] / whole, float("inf")) for kind in asked.only.split(",")}
+
+    spawning, running = multiprocessing.get_context("spawn"), []
+    for seed in range(asked.seed, asked.seed + asked.processes):
+        mine, its = spawning.Pipe(duplex=False)
+        process = spawning.Process(target=one_process, args=(seed, shares, its))
+        process.start()
+        its.close()
+        running.append((seed, process, mine))
+    tried: dict[str, list[Tried]] = {kind: [] for kind in shares}
+    broken = []
+    for seed, process, mine in running:
+        of_it = {}
+        with contextlib.suppress(EOFError):
+            while True:
+                kind, told = mine.recv()
+                of_it[kind] = told
+        process.join()
+        broken += [told for told in of_it.values() if isinstance(told, str)]
+        if process.exitcode or (len(of_it) < len(shares) and not broken):
+            broken.append(f"the process with seed {seed} ended with {process.exitcode} after {', '.join(of_it)}")
+        done = {kind: told for kind, told in of_it.items() if isinstance(told, Tried)}
+        for kind, told in done.items():
+            tried[kind].append(told)
+        if asked.processes > 1:
+            peak_mb = max((told.peak_memory_mb for told in done.values()), default=0.0)
+            counts = ", ".join(f"{told.cases:,} {kind}" for kind, told in done.items())
+            print(f"seed {seed}: {counts}; peak memory {peak_mb:.0f} MB", flush=True)
+    for kind, parts in tried.items():
+        if parts:
+            cases, took_s = sum(part.cases for part in parts), max(part.took_s for part in parts)
+            longest_s, peak_mb = max(part.longest_s for part in parts), max(part.peak_memory_mb for part in parts)
+            print(f"{kind:<10} {cases:>9,} in {took_s:6.1f} s, longest {longest_s:.2f} s; peak memory {peak_mb:.0f} MB")
+    print("\n".join(broken) if broken else "none broke anything")
+    return 1 if broken else 0
 
 
 if __name__ == "__main__":

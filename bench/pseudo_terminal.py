@@ -27,7 +27,7 @@ class Program:
         self.ended_s: float | None = None
         self._fd, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-        dropped = ("COLUMNS", "LINES", "NO_COLOR", "TEXTUAL", "COLORTERM")
+        dropped = ("COLUMNS", "LINES", "NO_COLOR", "TEXTUAL", "COLORTERM", "PYTHONDONTWRITEBYTECODE")  # pip compiles
         environment = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
         environment |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8"}
         self.began_s = time.monotonic()

@@ -109,6 +109,12 @@ def test_the_core_loads_no_screen_and_no_network() -> None:
     assert loaded == []
 
 
+def test_a_verb_without_a_screen_loads_none() -> None:
+    code = "import vtop.cli, sys; print(*sorted(set(sys.modules) & {'textual', 'rich', 'httpx', 'numpy', 'asyncio'}))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert loaded == []
+
+
 # 3. Panels hold no history: drawing twice, or another frame between, changes nothing.
 
 

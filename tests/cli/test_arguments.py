@@ -34,6 +34,36 @@ def test_a_load_on_record_needs_no_quotes(monkeypatch: pytest.MonkeyPatch) -> No
     assert (asked[0]["loads"], asked[0]["urls"]) == (("c=4 n=20",), (":8301",))
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("--serve-metrics gpu7:8000", "--serve-metrics=127.0.0.1:9809 --url gpu7:8000"),
+        ("--serve-metrics --load c=4 n=20", "--serve-metrics=127.0.0.1:9809 --load 'c=4 n=20'"),
+        ("--serve-metrics=0.0.0.0:9000 :8301", "--serve-metrics=0.0.0.0:9000 --url :8301"),
+    ],
+)
+def test_where_metrics_are_served_stands_behind_an_equals_sign(typed: str, meant: str) -> None:
+    assert spelled(typed) == meant
+
+
+@pytest.mark.parametrize(
+    ("typed", "where"),
+    [
+        ("--serve-metrics", ("127.0.0.1", 9809)),
+        ("--serve-metrics=9000", ("127.0.0.1", 9000)),
+        ("--serve-metrics=[::]:9000", ("::", 9000)),
+    ],
+)
+def test_metrics_are_served_on_loopback_unless_an_address_is_named(
+    typed: str, where: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, object]] = []
+    monkeypatch.setattr(main.commands["record"], "callback", lambda **given: asked.append(given))
+    done = runner().invoke(main, ["record", typed, ":8301", "-o", "x.jsonl"])
+    assert done.exit_code == 0, done.stderr
+    assert asked[0]["serve_metrics"] == where
+
+
 @pytest.mark.parametrize("typed", ["--load --model nope", ":8301 --load", "--load --yes"])
 def test_a_load_of_which_nothing_is_said_is_refused(typed: str) -> None:
     with pytest.raises(VtopError, match="how much load is not said; write --load c=64"):

@@ -24,7 +24,7 @@ GIVEN: dict[str, Any] = {"keep_s": 7200.0, "trigger": "preemptions", "command": 
         ({"webhook": "http://[::1/x"}, "only this host is called"),
         ({"webhook": "http://127.0.0.1:abc/x"}, "only this host is called"),
         ({"webhook": "127.0.0.1:9000"}, "only this host is called"),
-        ({"trigger": "errors"}, "nothing to wait for"),
+        ({"trigger": "mistakes"}, "nothing to wait for"),
     ],
 )
 def test_what_does_not_go_together_is_one_line(changes: dict[str, Any], said: str) -> None:

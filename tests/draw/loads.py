@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from vtop.session.frame.capacity import CapacityPart, CapacityRate, CapacityRun, SimulatedCapacity
 from vtop.session.frame.load import LoadPart, Quantiles
 
 _FEW = Quantiles(47, 44, 22.6, 46.6, math.inf, None, None, None)
@@ -72,3 +73,36 @@ def draining() -> LoadPart:
         ttft=finite, tpot=finite,
         e2e=finite,
     )  # fmt: skip
+
+
+def searched(**changes: object) -> CapacityPart:
+    """A search of capacity that is under way."""
+    one = CapacityPart(
+        server=0,
+        rule="floor",
+        target_ratio=0.95,
+        bounds=(("ttft", 0.8), ("tpot", 0.05)),
+        spec="in=1024 out=256",
+        planned_runs=12,
+        requests=500,
+        rates=(
+            CapacityRate(14.0, "pass", 12, 0.962, 0.981, 0.0071),
+            CapacityRate(14.6, "more", 3, 0.953, 0.974, 0.0113),
+            CapacityRate(15.0, "fail", 1, 0.941, 0.941, None),
+            CapacityRate(28.0, "fail", 1, 0.32, 0.32, None),
+        ),
+        passes_per_s=14.0,
+        fails_per_s=15.0,
+        undecided_per_s=(),
+        monotone=True,
+        runs=18,
+        not_counted=1,
+        not_counted_why="the client was the limit: requests left 100 ms late",
+        left_runs=13,
+        left_s=410.0,
+        running=CapacityRun(14.6, 104, 4, hold=False),
+        simulated=SimulatedCapacity("h200-qwen2.5-7b", 15.1, 15.9, 4, 13.2, 17.3, 0.881, 0.993),
+        end=None,
+        why=None,
+    )
+    return replace(one, **changes)  # type: ignore[arg-type]

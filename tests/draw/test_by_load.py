@@ -25,3 +25,12 @@ def test_one_load_alone_is_not_compared() -> None:
     one = replace(many, growth=Growth(phases=many.growth.phases[:1]))
     assert "by_load" in {place.panel for place in arrange(160, 48, many)}
     assert "by_load" not in {place.panel for place in arrange(160, 48, one)}
+
+
+def test_where_there_is_no_room_the_lowest_and_the_highest_loads_stay() -> None:
+    few = frames.overload()
+    loads = [replace(few.growth.phases[0], concurrency=2.0**k) for k in range(7)]
+    lines = text(by_load(replace(few, growth=Growth(phases=tuple(loads))), 78, 6, LOOK)).splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["c=1", "3", "c=16", "c=32", "c=64"]
+    assert lines[2].split() == ["3", "more"]
+    assert len(lines) == 6

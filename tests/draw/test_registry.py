@@ -14,6 +14,7 @@ from vtop.draw.panels.registry import PANELS, Panel
 from vtop.draw.panels.sizes import Rows
 from vtop.draw.text import Line, line
 from vtop.draw.theme import Look
+from vtop.session.bottleneck.verdict import TITLES
 from vtop.session.frame.frame import Frame
 
 LOOK = looks.load("dark")
@@ -73,3 +74,9 @@ def test_every_panel_that_a_screen_has_room_for_has_its_least_rows(size: tuple[i
             rows = (PANELS[place.panel].narrow if narrow else PANELS[place.panel].wide)(frame)
             assert rows is not None
             assert place.height <= rows.most
+
+
+def test_every_limit_that_binds_is_marked_on_one_panel() -> None:
+    marked = [limit for panel in PANELS.values() for limit in panel.limits]
+    assert len(marked) == len(set(marked))
+    assert {limit for limit, title in TITLES.items() if title.endswith("BINDS")} - {"none"} <= set(marked)

@@ -11,6 +11,7 @@ from tests.draw import frames
 from tests.draw.test_panels import draw
 from tests.session.made import recorded
 from vtop.draw import chart
+from vtop.draw.grid import Spread, scale
 from vtop.draw.layout import columns_for, step_for
 from vtop.session.frame.frame import View
 
@@ -53,3 +54,21 @@ def test_a_rate_that_no_complete_column_has_reached_scales_its_chart() -> None:
 def test_charts_move_on_by_whole_cells_about_every_two_seconds() -> None:
     columns = columns_for(120)  # 62: a cell is 2
     assert [step_for(window_s, columns, 2.0) for window_s in (30, 60, 300, 86400)] == [4, 2, 2, 2]
+
+
+@pytest.mark.parametrize("rows", [2, 3, 4, 9])
+def test_what_was_within_a_scale_is_written_one_way(rows: int) -> None:
+    watts = scale(60, rows, "of 700 W", Spread("78 W", "120 W", "693 W"))
+    assert [text.rstrip() for text in watts[1:4] if text] == {
+        2: ["78–693 W"], 3: ["med 120", "78–693"], 4: (three := ["max 693", "med 120", "min 78"]), 9: three,
+    }[rows]  # fmt: skip
+    assert scale(60, 5, "↑ 15", Spread("0", "11", "13"))[1:4] == ["max 13", "med 11", "min 0"]
+    assert scale(60, 4, "↑ 100 %", Spread("0 %", "96 %", "98 %"), "↓ 80 %")[1:] == ["med 96 %", "0–98 %", "↓ 80 %"]
+
+
+@pytest.mark.parametrize("height", [1, 2, 5, 6, 9])
+def test_a_kv_chart_that_does_not_begin_at_zero_says_so(height: int) -> None:
+    frame = frames.overload(44)
+    used = replace(frame.kv.used, low=0.66, median=0.95, high=0.99)
+    drawn = draw("kv", replace(frame, kv=replace(frame.kv, used=used)), 78, height)
+    assert "80–100 %" in drawn or "↓ 80 %" in drawn

@@ -119,3 +119,10 @@ def test_the_price_of_each_limit_stands_with_its_doubt() -> None:
     assert "10 % more of each, simulated" in lines
     assert "KV pool +7.38 ± 0.05 % tok/s, −8.00 ± 0.10 % TTFT" in lines
     assert "max-num-seqs 0" in lines
+
+
+@pytest.mark.parametrize("height", [3, 4, 6, 12])
+@pytest.mark.parametrize("width", [54, 58, 78])
+def test_no_reason_is_cut_in_the_middle(width: int, height: int) -> None:
+    lines = why(frames.overload(), width, height)
+    assert not [line for line in lines if line.endswith("…")]

@@ -11,6 +11,8 @@ import pytest
 
 from tests.live.test_simulate import simulating
 from tests.live.vtop_record import VTOP, environment
+from tests.ui.pty import VTOP as VTOP_MODULE
+from tests.ui.pty import Terminal
 
 pytestmark = pytest.mark.live
 
@@ -57,3 +59,26 @@ def test_two_servers_are_searched_by_turns_with_the_same_seeds(tmp_path: Path) -
     assert quick["bracket"]["passes_per_s"] == 32, done.stderr
     assert other["bracket"]["fails_per_s"] is None or other["bracket"]["fails_per_s"] <= 32
     assert json.loads(done.stdout)["paired"][0]["rate_per_s"] == 8
+
+
+def test_a_search_is_simulated_first_and_then_measured_from_there(tmp_path: Path) -> None:
+    with simulating("--max-num-seqs", "2") as url:
+        more = ("--simulate", "h200-qwen2.5-7b", "--max-num-seqs", "2", "--slo", "ttft=500ms,e2e=2s", "--from", "4")
+        done = capacity(tmp_path, "--url", url, *more, "--format", "json")
+    (found,) = searches(done)
+    simulated = found["simulated"]
+    assert found["rates"][0]["rate_per_s"] <= simulated["passes_per_s"] < simulated["fails_per_s"]
+    assert simulated["speed_least_ratio"] is not None, done.stderr
+
+
+def test_the_screen_shows_the_search_and_leaving_it_keeps_what_was_found(tmp_path: Path) -> None:
+    with simulating("--max-num-seqs", "2") as url:
+        words = [*VTOP_MODULE, "capacity", *ASKED, "--url", url, "--screen", "--record", "a.jsonl"]
+        with Terminal(words, size=(160, 48), env=environment(), folder=tmp_path) as terminal:
+            terminal.until(b"no rate judged yet")
+            terminal.until(b"ended")  # the first run
+            terminal.press(b"q")
+            terminal.exit_code()
+    assert b"it was stopped" in terminal.written
+    last = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()[-2:]]
+    assert [line["type"] for line in last] == ["search", "end"]

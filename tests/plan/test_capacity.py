@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
-from vtop.plan.capacity import Next, Plan, RunResult, Search, grows
-from vtop.session.load.attainment import Attainment
+from vtop.recording import SimulatedSearch
+from vtop.session.capacity.foretold import speed
+from vtop.session.capacity.runs import RunRequest, judged
+from vtop.session.capacity.search import Next, Plan, RunResult, Search, by_the_other_rule, grows
+from vtop.session.load.attainment import OPEN, Attainment
+from vtop.session.load.request_latency import RequestLatency
 
 PLAN = Plan("floor", 0.95, 3, 100, (1, 2, 3), first_per_s=1.0, hold=False)
 
@@ -98,6 +102,32 @@ def test_a_pass_above_a_fail_widens_the_bracket() -> None:
     assert (now.passes_per_s, now.fails_per_s, now.monotone) == (4.0, 32.0, False)
 
 
+def crossed(second: Callable[[Next], float]) -> Search:
+    """Passes at 4 and 16, fails at 8 and 32; what is run after that attains `second`."""
+    found = Search(replace(PLAN, precision_ratio=10.0))
+    for rate, ratio in ((4.0, 1.0), (8.0, 0.5), (16.0, 1.0), (32.0, 0.5)):
+        for seed in PLAN.seeds[: 3 if ratio == 1.0 else 1]:
+            found.tell(result(Next(rate, seed, 100), ratio))
+    while (run := found.next()) is not None:
+        found.tell(result(run, second(run)))
+    return found
+
+
+def test_a_fail_below_a_pass_is_run_again_with_its_seeds_and_settles_it_where_it_was_chance() -> None:
+    found = crossed(cliff(20.0))
+    assert [run.seed for run in found.again[8.0]] == [1, 2, 3]
+    assert set(found.again) == {8.0}
+    now = found.bracket()
+    assert (now.passes_per_s, now.fails_per_s, now.monotone, now.undecided_per_s) == (16.0, 32.0, True, (8.0,))
+
+
+def test_where_both_stand_after_they_were_run_again_the_bracket_is_widened() -> None:
+    found = crossed(lambda run: 1.0 if run.rate_per_s == 16.0 else 0.5)
+    assert {rate: len(runs) for rate, runs in found.again.items()} == {8.0: 1, 16.0: 3}
+    now = found.bracket()
+    assert (now.passes_per_s, now.fails_per_s, now.monotone, now.end) == (4.0, 32.0, False, "reached")
+
+
 def test_a_run_that_is_no_evidence_counts_for_nothing() -> None:
     found = Search(PLAN)
     found.tell(result(Next(1.0, 1, 100), 1.0, why_not="the server restarted"))
@@ -121,6 +151,36 @@ def test_a_rate_whose_backlog_grows_in_most_runs_is_marked() -> None:
     assert [rate.growing for rate in found.rates()] == [True]
 
 
+SIMULATED = SimulatedSearch(
+    by="a profile", passes_per_s=14.0, fails_per_s=15.0, attained=((7.0, 1.0), (14.0, 0.96), (15.0, 0.94), (28.0, 0.5))
+)
+
+
+def sloping(at_per_s: float) -> Callable[[Next], float]:
+    """95 % at a rate, and as much less beyond it as in SIMULATED."""
+    return lambda run: min(1.0, 0.95 - 0.02 * (run.rate_per_s / at_per_s - 1) * 14.5)
+
+
+@pytest.mark.parametrize(("capacity_per_s", "rates"), [(14.5, 2), (12.0, 3), (20.0, 6), (1.0, 11), (200.0, 10)])
+def test_a_simulated_bracket_says_where_to_look_and_is_corrected_by_what_was_measured(
+    capacity_per_s: float, rates: int
+) -> None:
+    plan = replace(PLAN, requests=100_000, first_per_s=14.0, precision_ratio=0.08)
+    found = search(replace(plan, simulated=SIMULATED), sloping(capacity_per_s))
+    now = found.bracket()
+    assert now.passes_per_s is not None
+    assert now.fails_per_s is not None
+    assert now.passes_per_s <= capacity_per_s <= now.fails_per_s
+    assert now.end == "reached"
+    assert len(found.results) <= rates
+
+
+def test_how_fast_the_engine_is_beside_its_model_is_as_far_as_both_brackets_tell() -> None:
+    assert speed(SIMULATED, 12.0, 13.0) == (12.0 / 15.0, 13.0 / 14.0)
+    assert speed(SIMULATED, None, 13.0) == (None, 13.0 / 14.0)
+    assert speed(SIMULATED, None, None) == (None, None)
+
+
 def test_equal_attainment_is_enough() -> None:
     assert search(replace(PLAN, most_per_s=2.0), lambda run: 0.95).bracket().end == "nothing failed"
 
@@ -135,3 +195,56 @@ def test_a_pass_is_sure_against_the_spread_that_runs_at_the_target_have() -> Non
 
     assert told(0.016) == "pass"
     assert told(0.024) == "more"  # as spread as this near 1, runs around 95 % are spread by far more
+
+
+def test_a_search_ends_where_requests_that_were_alone_miss_the_bound_as_no_lower_rate_can_keep_it() -> None:
+    def alone(kept: int) -> Search:
+        found = Search(replace(PLAN, least_per_s=0.001))
+        for _ in range(60):
+            if (run := found.next()) is None:
+                break
+            found.tell(result(run, 0.5, alone=40, alone_kept=kept))
+        return found
+
+    none = alone(10)
+    assert (none.end, none.why) == ("nothing passed", "10 of 40 requests that were alone on the server kept it")
+    assert len(none.results) == 1
+    assert len(alone(40).results) > 5  # the queue is what fails: it goes on below
+
+
+def test_the_same_runs_are_judged_by_the_other_rule_by_the_first_of_each_rate() -> None:
+    found = Search(replace(PLAN, rule="long-run", runs=4, seeds=(1, 2, 3, 4)))
+    for rate, ratios in ((4.0, (1.0,) * 4), (8.0, (0.99, 0.98, 0.99, 0.99, 0.5)), (16.0, (0.5, 0.4, 0.5, 0.4))):
+        for seed, ratio in enumerate(ratios):
+            found.tell(result(Next(rate, seed + 1, 100), ratio))
+    plan, bracket = by_the_other_rule(found)
+    assert plan.name == "floor (lowest of 4 runs of 100 requests)"
+    assert (bracket.passes_per_s, bracket.fails_per_s) == (8.0, 16.0)
+    assert found.bracket().passes_per_s == 4.0
+
+
+def test_a_run_is_told_by_its_requests() -> None:
+    def took(e2e_s: float) -> RequestLatency:
+        return RequestLatency(ttft_s=0.1, tpot_s=0.01, e2e_s=e2e_s)
+
+    outcomes = [
+        RunRequest(0.0, 1.0, took(1.0), 64, 16),  # alone
+        RunRequest(2.0, 5.0, took(3.0), 64, 16),  # the next comes before it ends
+        RunRequest(3.0, 4.0, took(1.0), 4096, 16),
+        RunRequest(6.0, 9.0, took(3.0), 64, 16),  # alone, and too slow
+        RunRequest(10.0, None, OPEN, 64, 16),
+    ]
+    found = judged(Next(0.5, 1, 5), outcomes, {"e2e": 2.0})
+    assert (found.attained.passed, found.attained.requests, found.attained.open) == (2, 5, 1)
+    assert (found.alone, found.alone_kept) == (2, 1)
+    assert (found.residence_s, found.sending_s) == (2.0, 10.0)
+    assert [(one.judged, one.good) for one in found.by_length] == [(4, 1), (1, 1)]
+    assert found.times[0].times.p50_s == 3.0
+
+
+def test_a_run_of_which_no_request_can_be_judged_is_no_evidence() -> None:
+    one_token = RequestLatency(ttft_s=0.1, tpot_s=None, e2e_s=0.1)
+    found = Search(replace(PLAN, requests=20))
+    while (run := found.next()) is not None:
+        found.tell(judged(run, [RunRequest(0.0, 0.1, one_token, 8, 1)] * 20, {"tpot": 0.05}))
+    assert (found.end, found.why) == ("no evidence", "no request of it can be judged by these bounds")

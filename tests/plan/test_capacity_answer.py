@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from tests.cli.vtop import runner
 from tests.plan.test_capacity import PLAN, cliff, result, search
 from vtop.cli import main
-from vtop.cli.capacity_panel import CapacityPanel
+from vtop.cli.capacity_turns import SearchTalk, by_turns
+from vtop.errors import VtopError
 from vtop.load.workload.spec import phases
-from vtop.plan.capacity import Next, Search, goodput_of, paired
 from vtop.plan.headroom import headroom, variation_of
 from vtop.plan.vllm_bench import command
-from vtop.report.plan.capacity import ENDS
+from vtop.report.plan.capacity_said import ENDS
+from vtop.session.capacity.search import Next, RunResult, Search, goodput_of, paired
 
 SLO = ("--slo", "ttft=800ms,tpot=50ms")
 
@@ -82,19 +81,6 @@ def test_every_end_has_words() -> None:
     assert set(ENDS) >= {"reached", "no evidence", "server changed", "stopped", None}
 
 
-def test_the_panel_shows_the_curve_the_bracket_and_the_run() -> None:
-    text = StringIO()
-    found = Search(PLAN)
-    for seed in PLAN.seeds:
-        found.tell(result(Next(4.0, seed, 100), 1.0))
-    found.tell(result(Next(8.0, 1, 100), 0.5))
-    with CapacityPanel(Console(file=text, force_terminal=True, width=120)) as panel:
-        panel.show([found], 0, Next(5.6, 1, 100), 12.0)
-        panel.running(None)
-    for words in ("4.00 to 8.00 requests/s", "5.6 requests/s, seed 1", "100.0 %", "50.0 %", "fail"):
-        assert words in text.getvalue()
-
-
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -103,6 +89,9 @@ def test_the_panel_shows_the_curve_the_bracket_and_the_run() -> None:
         (("--simulate", "h200-qwen2.5-7b", "--with", "max=8"), "a cap in the client is not simulated"),
         (("--url", ":1", "--url", ":2"), "--against URL"),
         (("--hosts", "2"), "--hosts and --max-num-seqs are of a simulated search"),
+        (("--with", "in=8 out=1", "--slo", "tpot=50ms"), "an answer of one token has no TPOT"),
+        (("--simulate", "h200-qwen2.5-7b", "--screen"), "--screen is of a measured search"),
+        (("--screen",), "the screen needs a terminal"),
         (("--growth", "20%"), "--growth is that within --scale-out"),
         (("--with", "in=8 c=4"), "rate, requests and seed are the search's"),
         (("--resume", "sweep_c64"), "it holds no searches of capacity"),
@@ -142,3 +131,19 @@ def test_a_simulated_search_says_what_other_hosts_would_make_of_it_and_where_the
     said = " ".join(done.stdout.split())
     assert "On 2 other hosts that are as plausible, the bracket lies between 60.0 and beyond the highest rate" in said
     assert "Beyond the profile: prompt tokens 64, and it was fitted on 1,024 to 6,144." in said
+
+
+def test_a_server_that_is_gone_ends_the_search_and_what_was_found_stays() -> None:
+    one = Search(PLAN)
+    made: list[int] = []
+
+    def run(_: int, wanted: Next) -> RunResult:
+        if len(made) == 3:
+            raise VtopError("127.0.0.1:1 is not up")
+        made.append(wanted.seed)
+        return result(wanted, 1.0)
+
+    by_turns([one], run, SearchTalk(quiet=True), None)
+    assert (one.end, one.why, one.bracket().passes_per_s) == ("stopped", "127.0.0.1:1 is not up", 1.0)
+    with pytest.raises(VtopError, match="is not up"):
+        by_turns([Search(PLAN)], run, SearchTalk(quiet=True), None)  # nothing was found

@@ -137,3 +137,32 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(VtopError, match="no folder can be made there"):
         recorder(tmp_path / "file" / "kept")
+
+
+def test_what_was_cut_out_counts_in_the_room_that_pieces_may_take(tmp_path: Path) -> None:
+    most = 240_000
+    (tmp_path / "cut-1.jsonl").write_bytes(bytes(60_000))
+    (tmp_path / "cut-1.html").write_bytes(bytes(40_000))
+    made = kept(tmp_path, events_in(OVERLOAD), most_bytes=most)
+    assert made.cut_bytes() == 100_000
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= most
+    (tmp_path / "cut-1.html").write_bytes(bytes(9 * most))  # what is cut out takes no more than half from them
+    made.make_room()
+    assert len(pieces(tmp_path)) > 1
+
+
+def test_a_piece_that_is_begun_anew_loses_nothing(tmp_path: Path) -> None:
+    made = recorder(tmp_path)
+    events = events_in(OVERLOAD)
+    for number, event in enumerate(events):
+        made.take(event)
+        if number == 30:
+            made.begin_anew()
+    made.close()
+    first, second = (session(path) for path in pieces(tmp_path)[:2])
+    assert first.finished
+    made.cut_to(tmp_path / "cut.jsonl", 0.0, 160.0, "a test")
+    whole, part = session(OVERLOAD), session(tmp_path / "cut.jsonl")
+    assert second.start.unix_s > first.start.unix_s
+    now, expected = (one.frame(160.0, WINDOW).preemption.count for one in (part, whole))
+    assert (now.since_start, now.in_window) == (expected.since_start, expected.in_window)

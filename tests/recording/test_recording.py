@@ -87,6 +87,17 @@ def test_a_line_that_no_reader_could_take_is_a_note_and_gets_into_no_file(shape:
     faults.told.clear()
 
 
+def test_a_further_reader_is_given_what_is_appended_from_then_on() -> None:
+    live = LiveRecording(START, Clock())
+    live.append(Mark(text="before"))
+    beside = live.reader()
+    live.append(Mark(text="after"))
+    assert texts(live.take()) == ["before", "after"]
+    assert texts(beside.take()) == ["after"]
+    assert beside.take() == []
+    live.close("quit")
+
+
 # --- the recording being made ------------------------------------------------------------------------------------
 
 

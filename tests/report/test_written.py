@@ -25,7 +25,7 @@ from vtop.report.figures.figure import Figure, FigurePanel, Series
 from vtop.report.figures.figures import FIGURES, figures
 from vtop.report.model import Phase, Report
 from vtop.report.render import json_schema
-from vtop.report.render.document import Document, Table
+from vtop.report.render.document import Document, FindingBlock, Findings, Section, Table
 from vtop.report.render.html import html
 from vtop.report.render.json import json as written_json
 from vtop.report.render.markdown import markdown
@@ -266,3 +266,10 @@ def test_the_axis_of_the_cycle_holds_half_of_what_it_shows() -> None:
     shown = [y for x, y in cycle.panels[0].series[0].points if y and cycle.ticks[0] <= float(x) <= cycle.ticks[-1]]
     assert cycle.panels[0].bottom is not None
     assert sum(y >= cycle.panels[0].bottom for y in shown) >= len(shown) / 2
+
+
+def test_no_line_of_the_html_ends_between_a_number_and_its_unit() -> None:
+    found = FindingBlock("5.74 s or 3.5 % of the time, 1.20 × prefill in 3 steps", ("700 W",))
+    page = html(Document("a", (Section("a", "a", 2, (Findings((found,)),)),)))
+    assert "5.74\xa0s or 3.5\xa0% of the time, 1.20\xa0× prefill in 3 steps" in page
+    assert "700\xa0W" in page

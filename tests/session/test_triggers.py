@@ -6,6 +6,7 @@ import contextlib
 
 import pytest
 
+from tests.session.made import Log, Server
 from tests.shipped_kinds import FOLDER
 from vtop.errors import VtopError
 from vtop.recording import FileRecording
@@ -60,3 +61,37 @@ def test_what_cannot_be_understood_is_one_line_with_the_words_there_are(text: st
 def test_every_word_is_understood(overload: Session) -> None:
     for word in WORDS:
         parse(word).why(overload.frame(60.0, VIEW))
+
+
+def failing() -> Log:
+    """20 s in which requests finish, without fault until what is added."""
+    log, server = Log(), Server()
+    server.engine.finished["error"] = 0.0
+    for second in range(20):
+        server.engine.finish()
+        log.scrape(float(second), server)
+    return log
+
+
+def test_errors_are_requests_that_failed_and_scrapes_that_failed() -> None:
+    log, server = failing(), Server()
+    assert parse("errors").why(log.frame(view=VIEW)) is None
+    server.engine.finished |= {"stop": 20.0, "abort": 5.0, "error": 0.0}
+    log.scrape(20.0, server)
+    assert parse("errors").why(log.frame(view=VIEW)) is None  # their clients went away
+    server.engine.finished["error"] = 2.0
+    log.scrape(21.0, server)
+    assert parse("errors").why(log.frame(view=VIEW)) == "2 requests failed in 21.0 s"
+    assert parse("failed scrapes").why(log.frame(view=VIEW)) is None
+    log.outage(22.0)
+    log.outage(23.0)
+    why = "2 requests failed in 21.0 s, 2 scrapes of http://host0:8000 failed"
+    assert parse("kv > 95% or errors").why(log.frame(view=VIEW)) == why
+
+
+def test_a_scrape_that_failed_and_was_followed_by_a_good_one_is_still_an_error() -> None:
+    log = failing()
+    log.outage(20.0)
+    log.scrape(21.0, Server())
+    assert parse("failed scrapes").why(log.frame(view=VIEW)) == "a scrape failed"
+    assert parse("failed requests or down").why(log.frame(view=VIEW)) is None

@@ -29,7 +29,8 @@ from vtop.cli import (
     whatif,
 )  # fmt: skip
 from vtop.cli.arguments import spelled_out
-from vtop.cli.common import attached, echo, need_terminal, servers_of, view_of
+from vtop.cli.common import attached, echo, need_terminal, servers_of, view_of, without_collections
+from vtop.cli.metrics import metrics_option
 from vtop.cli.options import load_options, look_options, prometheus_options, server_options
 from vtop.errors import VtopError
 
@@ -104,6 +105,7 @@ def _give_up_what_nobody_reads() -> None:
 @look_options
 @load_options
 @click.option("--record", "record_to", type=click.Path(path_type=Path, dir_okay=False), help="Record to FILE.")
+@metrics_option
 @click.option("--once", is_flag=True, help="Print the screen once as text, from two scrapes, and exit.")
 @click.option("--json", "as_json", is_flag=True, help="With --once: print the frame as JSON.")
 @click.version_option(__version__, message="vtop %(version)s")
@@ -119,6 +121,7 @@ def main(ctx: click.Context, /, **asked: Any) -> None:
       vtop --load c=64                drive it, too; > and < change the load, x stops it
       vtop --record run.jsonl         record what you see; key r does so at any time
       vtop --prometheus prom:9090     servers that a Prometheus scrapes; --from -6h: the past
+      vtop --serve-metrics            and what only vtop computes, for a Prometheus
       vtop replay run.jsonl           the same screen again
       vtop report run.jsonl           what was found, with figures
       vtop demo                       without a server or a GPU
@@ -132,12 +135,15 @@ def main(ctx: click.Context, /, **asked: Any) -> None:
         return
     record_to, once, as_json = asked.pop("record_to"), asked.pop("once"), asked.pop("as_json")
     phases = load.phases_of(asked, endless=True)
-    view = view_of(asked, document=once)
-    servers = None if stored.is_asked(asked) else servers_of(asked)
+    with without_collections():
+        view = view_of(asked, document=once)
+        servers = None if stored.is_asked(asked) else servers_of(asked)
     if servers is None and phases:
         raise VtopError("--load needs the server itself: --url, not --prometheus")
     if record_to == Path("-"):
         raise VtopError("--record -: name a file; vtop record -o - writes to stdout")
+    if asked["serve_metrics"] is not None and (once or (servers is None and stored.is_over(asked))):
+        raise VtopError("--serve-metrics goes with what is going on now: without --once and --to")
     if once:
         if phases:
             raise VtopError("--load goes with the screen, not with --once; see vtop load and vtop sweep")

@@ -31,13 +31,20 @@ def spelled_out(arguments: Sequence[str], options: Collection[click.Parameter], 
         name for one in options if isinstance(one, click.Option) and not one.is_flag and not one.count
         for name in (*one.opts, *one.secondary_opts)
     }  # fmt: skip
+    by_itself = {  # an option that may stand without a value takes one only behind =, since a server may come next
+        name: str(one.flag_value)
+        for one in options if isinstance(one, click.Option) and not one.is_flag and isinstance(one.flag_value, str)
+        for name in one.opts
+    }  # fmt: skip
     found: list[str] = []
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
         if word == "--load" and (not rest or rest[0].startswith("-")):
             raise VtopError("--load: how much load is not said; write --load c=64, or --load rate=8")
-        if word in with_value and rest:
+        if word in by_itself:
+            found.append(f"{word}={by_itself[word]}")
+        elif word in with_value and rest:
             value = rest.pop(0)
             while word == "--load" and rest and _LOAD_WORD.fullmatch(rest[0]):
                 value += f" {rest.pop(0)}"

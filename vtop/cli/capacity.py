@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vtop.cli.common import form_of, servers_of
+from vtop.cli.common import form_of, need_terminal, servers_of
 from vtop.cli.options import NumberParam, Seconds, ray_option, server_options
 from vtop.cli.plan_options import FORMATS, Share, output_options
 from vtop.cli.plan_source import show
@@ -82,7 +82,12 @@ OWN_WORDS = ("c", "rate", "n", "for", "seed", "trace")  # of a load, which the s
     metavar="FILE",
     help="Resume an interrupted recorded search, with the same options on the same server.",
 )
-@click.option("--simulate", "profile", metavar="FILE|PROFILE", help="Search on the simulated engine: takes seconds.")
+@click.option(
+    "--simulate",
+    "profile",
+    metavar="FILE|PROFILE",
+    help="Search on the simulated engine: takes seconds. With --url: first so, then measured from there.",
+)
 @click.option(
     "--max-num-seqs", type=click.IntRange(1), metavar="N", help="Of the simulated engine. [128, or as recorded]"
 )
@@ -92,6 +97,7 @@ OWN_WORDS = ("c", "rate", "n", "for", "seed", "trace")  # of a load, which the s
 @click.option("--model", metavar="NAME", help="Model to request if the server has several.")
 @click.option("--yes", is_flag=True, help="Do not ask before loading a server on another host.")
 @ray_option
+@click.option("--screen", is_flag=True, help="Show the server and the search on the live screen.")
 @click.option("--record", "record_to", type=click.Path(path_type=Path, dir_okay=False), help="Record all runs to FILE.")
 @output_options
 def capacity(*, form: str | None, output: Path | None, **asked: Any) -> None:
@@ -102,6 +108,7 @@ def capacity(*, form: str | None, output: Path | None, **asked: Any) -> None:
 
     \b
       vtop capacity --url :8000 --slo ttft=800ms,tpot=50ms --record search.jsonl
+      vtop capacity --url :8000 --slo ttft=800ms,tpot=50ms --screen
       vtop capacity --simulate h200-qwen2.5-7b --slo ttft=800ms,tpot=50ms
     """
     written = form_of(output, form, FORMATS)
@@ -109,18 +116,23 @@ def capacity(*, form: str | None, output: Path | None, **asked: Any) -> None:
         raise VtopError(f"{output}: exists already; name a new file, or remove it first")
     search, like = _search_of(asked)
     _fits(asked, like)
-    from vtop.cli import capacity_search as drive
+    from vtop.cli import capacity_search, capacity_simulated, progress
     from vtop.plan.capacity_answer import together
     from vtop.report.plan import capacity as words
 
-    if asked["profile"] is not None:
-        made = drive.simulate(search, like, asked)
+    if _measured(asked):
+        made = capacity_search.measure(search, like, servers_of(asked), asked)
     else:
-        made = drive.measure(search, like, servers_of(asked), asked)
+        made = progress.shown("simulating")(capacity_simulated.simulate)(search, like, asked)
     answer = together(made, asked["scale_out_s"], asked["growth"] or 0.0)
     show(words.document(answer), answer, "capacity", written, output)
     if any(one.bracket.passes_per_s is None for one in answer.searches):
         sys.exit(1)
+
+
+def _measured(asked: dict[str, Any]) -> bool:
+    """Whether on a server: --simulate alone has none."""
+    return asked["profile"] is None or bool(asked["urls"])
 
 
 def _search_of(asked: dict[str, Any]) -> tuple[CapacitySearch, PlannedPhase]:
@@ -132,7 +144,10 @@ def _search_of(asked: dict[str, Any]) -> tuple[CapacitySearch, PlannedPhase]:
         raise VtopError(f"--min {asked['least']:g} is above --max {asked['most']:g}")
     if any(word.partition("=")[0] in OWN_WORDS for word in asked["words"].replace(",", " ").split()):
         raise VtopError(f"--with {asked['words']!r}: rate, requests and seed are the search's; --from, --n and --seed")
+    bounds = slo(asked["slo"]).record()
     (like,) = phases([f"rate=1 n={asked['many']} {asked['words']}"], option="--with")
+    if set(bounds) == {"tpot"} and like.output is not None and like.output.high < 2:
+        raise VtopError(f"--slo {asked['slo']}: an answer of one token has no TPOT; bound ttft or e2e, or ask for more")
     search = CapacitySearch(
         rule=asked["rule"],
         target_ratio=asked["attain"],
@@ -145,21 +160,24 @@ def _search_of(asked: dict[str, Any]) -> tuple[CapacitySearch, PlannedPhase]:
         precision_ratio=asked["precision"],
         hold=not asked["no_hold"],
         spec=asked["words"],
-        slo=slo(asked["slo"]).record(),
+        slo=bounds,
+        warm_only=True,
     )
     return search, like
 
 
 def _fits(asked: dict[str, Any], like: PlannedPhase) -> None:
     """Raises VtopError for options that do not go together, before anything runs."""
-    if asked["profile"] is not None:
-        given = {"--record": "record_to", "--resume": "resume", "--against": "against", "--url": "urls", "--ray": "ray"}
-        if told := next((option for option, name in given.items() if asked[name]), None):
-            raise VtopError(f"{told} is of a measured search; --simulate has no server and takes seconds to run again")
-        if like.max_in_flight is not None:
-            raise VtopError("--with max=…: a cap in the client is not simulated; measure it, with --url")
-    elif asked["hosts"] or asked["max_num_seqs"] is not None:
+    if not _measured(asked):
+        given = {"--record": "record_to", "--resume": "resume", "--against": "against", "--screen": "screen"}
+        if told := next((option for option, name in (given | {"--ray": "ray"}).items() if asked[name]), None):
+            raise VtopError(f"{told} is of a measured search: --simulate with --url simulates first, then measures")
+    if asked["profile"] is not None and like.max_in_flight is not None:
+        raise VtopError("--with max=…: a cap in the client is not simulated; measure it, with --url alone")
+    if asked["profile"] is None and (asked["hosts"] or asked["max_num_seqs"] is not None):
         raise VtopError("--hosts and --max-num-seqs are of a simulated search: with --simulate")
+    if asked["screen"]:
+        need_terminal("vtop capacity without --screen")
     if len(asked["urls"]) > 1:
         raise VtopError("capacity is of one server: name one --url; a second one to compare it with is --against URL")
     if asked["resume"] is not None and asked["against"] is not None:

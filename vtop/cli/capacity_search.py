@@ -2,88 +2,30 @@
 
 from __future__ import annotations
 
-import sys
+import threading
 import time
-from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vtop import units
+from vtop.cli import progress
+from vtop.cli.capacity_turns import SearchTalk, Stopped, by_turns
 from vtop.cli.common import attached, echo, open_recording, whole
 from vtop.cli.load import consent, controller_of
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from vtop.access import Access
-    from vtop.cli.capacity_panel import CapacityPanel
     from vtop.load.workload.phase import PlannedPhase
-    from vtop.plan.capacity import Next, RunResult, Search
     from vtop.plan.capacity_answer import Searched
-    from vtop.plan.capacity_record import RecordedSearch
-    from vtop.plan.capacity_runs import SimulatedTarget
     from vtop.recording import CapacitySearch
     from vtop.recording.events import Target
+    from vtop.session.capacity.record import RecordedSearch
+    from vtop.session.capacity.search import Next, RunResult
     from vtop.session.session import Session
 
 Servers = tuple[list["Target"], list["Access"]]
-SEQS = 128  # seats of a simulated server, where none are told
 FIRST_SCRAPE_S = 15.0  # for a server to be read for the first time
-
-
-def simulate(asked: CapacitySearch, like: PlannedPhase, given: dict[str, Any]) -> list[Searched]:
-    from vtop.plan.capacity import Search
-    from vtop.plan.capacity_answer import Searched
-    from vtop.plan.capacity_record import RecordedSearch, plan_of
-    from vtop.plan.capacity_runs import closed_phase_of, plausible, simulated, simulated_closed
-
-    server = _simulated_server(given)
-    plan = plan_of(asked)
-    one = RecordedSearch(asked, plan, Search(plan), gpus=1)
-    if given["closed_loop"] is not None:
-        phase = closed_phase_of(like, given["closed_loop"], asked.requests, asked.seed)
-        one.closed.append(simulated_closed(phase, server, asked.slo))
-
-    def searched(search: Search, on: SimulatedTarget, told: _Told) -> None:
-        _by_turns([search], lambda _, wanted: simulated(wanted, like, on, asked.slo), told, given["deadline_s"])
-
-    searched(one.search, server, _Told())
-    for number, other in enumerate(plausible(server, given["hosts"]) if given["hosts"] else (), 1):
-        if one.search.end == "stopped":
-            break
-        echo(f"plausible host {number} of {given['hosts']}", err=True)
-        search = Search(plan)
-        searched(search, other, _Told(quiet=True))
-        one.hosts.append(search.bracket())
-    runs = [run.running_peak or 0.0 for rate in one.search.rates() if rate.verdict == "pass" for run in rate.runs]
-    one.remarks.extend(server.beyond(like, max(runs, default=None)))
-    seats = f"--max-num-seqs {server.flags.max_num_seqs}, {server.flags.kv_tokens:,} tokens of KV"
-    return [Searched(one, f"the simulated engine, {server.profile.name}, {seats}", like, None)]
-
-
-def _simulated_server(given: dict[str, Any]) -> SimulatedTarget:
-    """Of a profile, or of a recording: its flags, and its host by the profile of its GPU or one fitted on it."""
-    from vtop.cli.whatif import profile_for, runs_of
-    from vtop.engine.core.flags import Flags
-    from vtop.engine.fit import profile
-    from vtop.engine.fit.calibration import host_factors_of
-    from vtop.engine.whatif.unknowns import Draw
-    from vtop.plan.capacity_runs import SimulatedTarget
-
-    name = given["profile"]
-    if name.endswith(".toml") or name in profile.names():
-        fitted = profile.load(name)
-        known = fitted.flags
-        seqs = given["max_num_seqs"] or SEQS
-        flags = Flags(known["num_gpu_blocks"], block_size=known["block_size"], max_num_seqs=seqs)
-        return SimulatedTarget(flags, fitted, fitted.shape)
-    runs, _ = runs_of(Path(name), {"was_seqs": None, "was_budget": None, "model_config": given["model_config"]})
-    fitted = profile_for(None, runs, Path(name))
-    run = max(runs, key=lambda one: one.observed.running or 0.0)
-    flags = replace(run.flags, max_num_seqs=given["max_num_seqs"] or run.flags.max_num_seqs)
-    return SimulatedTarget(flags, fitted, run.shape or fitted.shape, Draw(host_factors_of(run, fitted), 0.0, 0))
 
 
 def measure(asked: CapacitySearch, like: PlannedPhase, servers: Servers, given: dict[str, Any]) -> list[Searched]:
@@ -97,9 +39,28 @@ def measure(asked: CapacitySearch, like: PlannedPhase, servers: Servers, given: 
     earlier = _earlier(given["resume"], asked) if given["resume"] is not None else None
     for target in servers[0]:
         consent(given, target)
+    remarks: list[str] = []
+    if earlier is not None:
+        asked = earlier[1].asked
+    elif given["profile"] is not None:
+        from vtop.cli.capacity_simulated import foretold, simulate
+
+        (found,) = simulate(asked, like, given)
+        asked, remarks = foretold(asked, found), found.recorded.remarks
+        known = asked.simulated
+        assert known is not None
+        low, high = units.number(known.passes_per_s), units.number(known.fails_per_s)
+        echo(f"simulated by {known.by}: between {low} and {high} requests/s; now measured", err=True)
     live = _Live(asked, like, servers, given)
-    with live.panel or nullcontext():
-        live.conduct(earlier)
+    if given["screen"]:
+        from vtop.cli.capacity_screen import on_screen
+
+        on_screen(live.attachment, lambda: live.conduct(earlier), live.leave)
+    else:
+        progress.shown("searching")(live.alone)(earlier)
+    whole(live.attachment.recording)
+    for one in live.searches:
+        one.remarks.extend(remarks)
     return [Searched(one, target.url, like, target.url) for one, target in zip(live.searches, servers[0], strict=True)]
 
 
@@ -107,14 +68,16 @@ def _earlier(path: Path, asked: CapacitySearch) -> tuple[Session, RecordedSearch
     """The search in a recording, to go on with. Raises VtopError where it is none, or of other words."""
     import msgspec
 
-    from vtop.plan.capacity_record import searches
     from vtop.session.session import read
 
     session = read(open_recording(path))
-    found = searches(session)
+    found = session.searches.found(session.end_s)
     if len(found) != 1:
         raise VtopError(f"--resume {path}: it holds {len(found) or 'no'} searches of capacity, and one is gone on with")
     was, now = (msgspec.to_builtins(msgspec.structs.replace(one, t=-1.0)) for one in (found[0].asked, asked))
+    now["warm_only"] = was["warm_only"]  # which older ones did not ask for
+    if found[0].asked.simulated is not None:  # what was simulated then holds, and chose the first rate
+        now |= {name: was[name] for name in ("simulated", "first_per_s")}
     names = {"spec": "--with", "requests": "--n", "first_per_s": "--from", "least_per_s": "--min", "slo": "--slo"}
     for name in sorted({*was, *now} - {"server"}):
         if was.get(name) != now.get(name):
@@ -124,51 +87,64 @@ def _earlier(path: Path, asked: CapacitySearch) -> tuple[Session, RecordedSearch
 
 
 class _Live:
-    """One or two servers, their recording, and the search of each."""
+    """One or two servers, their recording, and the search of each. reader: of the recording, by this search alone."""
 
     def __init__(self, asked: CapacitySearch, like: PlannedPhase, servers: Servers, given: dict[str, Any]) -> None:
-        from vtop.cli.capacity_panel import CapacityPanel
-        from vtop.plan.capacity import Search
-        from vtop.plan.capacity_record import RecordedSearch, plan_of
+        from vtop.session.capacity.record import RecordedSearch, plan_of
+        from vtop.session.capacity.search import Search
         from vtop.session.session import Session
 
         plan = plan_of(asked)
         self._like, self._servers, self._given = like, servers, given
         self.searches = [RecordedSearch(asked, plan, Search(plan)) for _ in servers[0]]
-        self._attachment = attached(given, servers, given["record_to"])
-        self._recording = self._attachment.recording
+        self.attachment = attached(given, servers, given["record_to"])
+        self._recording = self.attachment.recording
+        self._reader = self._recording.reader() if given["screen"] else self._recording
         self._session = Session(self._recording.start)
         self._phases: list[PlannedPhase] = []
-        self.panel: CapacityPanel | None = CapacityPanel() if sys.stderr.isatty() else None
+        self._left = threading.Event()  # whoever asked has gone
+
+    def leave(self) -> None:
+        """The search ends as soon as it can, in another thread."""
+        self._left.set()
 
     def conduct(self, earlier: tuple[Session, RecordedSearch] | None) -> None:
-        from vtop.plan.capacity_record import another, gpus_of
+        """The search to its end. earlier: what an interrupted one found."""
+        from vtop.plan.capacity_answer import gpus_of
+        from vtop.session.capacity.server_state import another
 
-        self._attachment.start()
+        if not self._first_scrapes():
+            return
+        if earlier is not None:
+            was, now = earlier[0].servers[earlier[1].asked.server], self._session.servers[0]
+            if (why := another(was, earlier[0].end_s, now, self._session.end_s)) is not None:
+                raise VtopError(f"--resume: the server is not the one that was searched: {why}")
+            self.searches[0].search.go_on(earlier[1].search)
+            self.searches[0].closed.extend(earlier[1].closed)
+        self._begin()
+        told = SearchTalk(quiet=self._given["screen"])
+        by_turns([one.search for one in self.searches], self._run, told, self._given["deadline_s"])
+        for number, one in enumerate(self.searches):
+            one.gpus = gpus_of(self._session)
+            self._end(number, one)
+
+    def alone(self, earlier: tuple[Session, RecordedSearch] | None) -> None:
+        """Without a screen."""
+        self.attachment.start()
         try:
-            self._first_scrapes()
-            if earlier is not None:
-                if (why := another(earlier[0], self._session, 0)) is not None:
-                    raise VtopError(f"--resume: the server is not the one that was searched: {why}")
-                found = earlier[1].search
-                self.searches[0].search.go_on(found.results, found.held, found.refused)
-                self.searches[0].closed.extend(earlier[1].closed)
-            self._begin()
-            _by_turns([one.search for one in self.searches], self._run, _Told(self.panel), self._given["deadline_s"])
-            for number, one in enumerate(self.searches):
-                one.gpus = gpus_of(self._session)
-                self._end(number, one)
+            self.conduct(earlier)
         finally:
-            self._attachment.stop("the search is over")
-        whole(self._recording)
+            self.attachment.stop("the search is over")
 
-    def _first_scrapes(self) -> None:
+    def _first_scrapes(self) -> bool:
+        """Whether they came before whoever asked had gone. Raises VtopError where they do not come."""
         until_s = time.monotonic() + FIRST_SCRAPE_S
         while time.monotonic() < until_s:
             self._take()
             if all(server.t for server in self._session.servers):
-                return
-            time.sleep(0.1)
+                return True
+            if self._left.wait(0.1):
+                return False
         silent = next(one.target.url for one in self._session.servers if not one.t)
         raise VtopError(f"{silent}: does not answer with vLLM's metrics; a capacity is judged by what the server says")
 
@@ -186,15 +162,15 @@ class _Live:
                 self._phase(number, closed_phase_of(self._like, concurrency, one.plan.requests, one.asked.seed))
 
     def _run(self, number: int, wanted: Next) -> RunResult:
-        from vtop.plan.capacity_record import measured
         from vtop.plan.capacity_runs import phase_of
 
         index = self._phase(number, phase_of(self._like, wanted))
-        return measured(wanted, self._session, index, self.searches[number].asked.slo)
+        asked, now_s = self.searches[number].asked, self._session.end_s
+        return self._session.searches.runs.measured(wanted, index, asked.slo, now_s, warm_only=asked.warm_only)
 
     def _phase(self, number: int, phase: PlannedPhase) -> int:
         """One phase of load on a server, to its end and the scrape after it. Raises VtopError."""
-        from vtop.plan.capacity_record import SETTLE_S, take
+        from vtop.session.capacity.runs import SETTLE_S
 
         self._phases.append(phase)
         index = len(self._phases) - 1
@@ -203,7 +179,7 @@ class _Live:
             self._given,
             servers,
             self._recording,
-            self._attachment.began_s,
+            self.attachment.began_s,
             tuple(self._phases),
             first=index,
             server=number,
@@ -211,17 +187,19 @@ class _Live:
         controller.start()
         try:
             while not controller.finished.wait(0.25):
+                if self._left.is_set():
+                    raise Stopped
                 self._take()
-                if self.panel is not None:
-                    self.panel.running(self._session.load.part(self._session.end_s))
+                self._say_running()
         finally:
             controller.stop()
         if controller.failed is not None:
             raise VtopError(controller.failed)
-        time.sleep(SETTLE_S + self._recording.start.interval_s)  # the scrape after its end is part of the run
+        self._left.wait(SETTLE_S + self._recording.start.interval_s)  # the scrape after its end is part of the run
         self._take()
         if phase.concurrency is not None:
-            take(self.searches[number], self._session, index)
+            one = self.searches[number]
+            one.closed.append(self._session.searches.runs.closed(index, one.asked.slo, self._session.end_s))
         return index
 
     def _end(self, number: int, one: RecordedSearch) -> None:
@@ -230,80 +208,11 @@ class _Live:
         self._recording.append(CapacitySearch(server=number, reason=one.search.end, why=one.search.why))
 
     def _take(self) -> None:
-        for event in self._recording.take():
+        for event in self._reader.take():
             self._session.apply(event)
 
-
-class _Told:
-    """What is said while a search runs: a line on stderr for each rate that is judged, and on a terminal a panel."""
-
-    def __init__(self, panel: CapacityPanel | None = None, *, quiet: bool = False) -> None:
-        self._panel = panel
-        self._quiet = quiet
-        self._said: list[dict[float, str]] = []
-
-    def plan(self, searches: Sequence[Search]) -> None:
-        for search in searches if not self._quiet else ():
-            left = search.left()
-            each = search.plan.requests / search.plan.first_per_s
-            echo(
-                f"plan: {search.plan.name}; about {left.runs} runs, {units.seconds(left.seconds)} of load, if the "
-                f"answer is near {units.number(search.plan.first_per_s)} requests/s, where a run takes "
-                f"{units.seconds(each)}",
-                err=True,
-            )
-        self._said = [{} for _ in searches]
-
-    def look(self, searches: Sequence[Search], number: int, wanted: Next, elapsed_s: float) -> None:
-        if self._panel is not None:
-            self._panel.show(searches, number, wanted, elapsed_s)
-
-    def judged(self, number: int, search: Search, result: RunResult) -> None:
-        if self._quiet:
-            return
-        if result.why_not is not None:
-            echo(f"rate={result.rate_per_s:g} seed {result.seed}: not counted, {result.why_not}", err=True)
-            return
-        for rate in search.rates():
-            if rate.verdict in ("more", self._said[number].get(rate.rate_per_s)):
-                continue
-            self._said[number][rate.rate_per_s] = rate.verdict
-            now, left = search.bracket(), search.left()
-            who = f"server {number + 1}: " if len(self._said) > 1 else ""
-            echo(
-                f"{who}rate={rate.rate_per_s:g} {rate.verdict}: {units.percent(rate.mean_ratio)} mean, lowest "
-                f"{units.percent(rate.lowest_ratio)} of {len(rate.runs)} runs; between "
-                f"{units.number(now.passes_per_s)} and {units.number(now.fails_per_s)} requests/s, "
-                f"about {units.seconds(left.seconds)} of load left",
-                err=True,
-            )
-
-
-def _by_turns(
-    searches: Sequence[Search], run: Callable[[int, Next], RunResult], told: _Told, deadline_s: float | None
-) -> None:
-    """A run of each search after the other, until all are at their end, so that what drifts meets both alike."""
-    began_s, longest_s = time.monotonic(), 0.0
-    told.plan(searches)
-    try:
-        while going := [number for number, search in enumerate(searches) if search.next() is not None]:
-            for number in going:
-                wanted, since_s = searches[number].next(), time.monotonic() - began_s
-                if wanted is None:
-                    continue
-                if deadline_s is not None and since_s + longest_s > deadline_s:
-                    _stop(searches, "deadline")
-                    return
-                told.look(searches, number, wanted, since_s)
-                result = run(number, wanted)
-                longest_s = max(longest_s, time.monotonic() - began_s - since_s)
-                searches[number].tell(result)
-                told.judged(number, searches[number], result)
-    except KeyboardInterrupt:
-        _stop(searches, "stopped")
-
-
-def _stop(searches: Sequence[Search], why: str) -> None:
-    for search in searches:
-        if search.end is None:
-            search.stop(why)
+    def _say_running(self) -> None:
+        line, part = progress.current(), self._session.load.part(self._session.end_s)
+        if line is not None and part is not None:
+            ended = f"{part.done + part.failed + part.unfinished:,} of {part.planned or 0:,} ended"
+            line.say(f"{part.spec.split(' ')[0]}, {ended}, {part.in_flight:,} in flight")

@@ -6,6 +6,7 @@ import contextlib
 import math
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -17,15 +18,15 @@ from urllib.parse import urlsplit
 
 from vtop import units
 from vtop.cli.common import Stop, attached, echo, servers_of
+from vtop.cli.metrics import Follow
 from vtop.errors import VtopError
 from vtop.free_name import free_name
 from vtop.recording import AnyEvent, Start
-from vtop.recording.flight import FlightRecorder
-from vtop.session.session import Session
+from vtop.recording.flight import SHARE, FlightRecorder
+from vtop.session.rolling import RollingSession
 from vtop.session.triggers import VIEW, WINDOW_S, Trigger, parse
 
 EVERY_S: Final = 2.0  # the trigger is looked at
-SESSION_S: Final = 900.0  # that the trigger's session goes back before another takes its place
 LONGEST_S: Final = 600.0  # of an incident; what lasts longer is cut by then, and not again before it was over
 REPORT_S: Final = 300.0  # that making a report, or a command, may take
 NICE: Final = ("nice", "-n", "10") if shutil.which("nice") else ()
@@ -62,7 +63,7 @@ def _is_of_this_host(url: str) -> bool:
     return parts.scheme in ("http", "https") and parts.hostname in ("localhost", "127.0.0.1", "::1")
 
 
-def record(asked: dict[str, Any], folder: Path, for_s: float | None) -> None:
+def record(asked: dict[str, Any], folder: Path, for_s: float | None, follow: Follow) -> None:
     """Until a signal, or for_s. Raises VtopError, then nothing runs."""
     trigger = check(asked)
     if folder.is_file() or str(folder) == "-":
@@ -71,13 +72,18 @@ def record(asked: dict[str, Any], folder: Path, for_s: float | None) -> None:
     recording = attachment.recording
     kept = FlightRecorder(folder, recording.start, asked["keep_s"], asked["most_bytes"])
     incidents = Incidents(kept, recording.start, trigger, asked) if trigger is not None else None
-    stop = Stop()
+    stop, again = Stop((signal.SIGINT, signal.SIGTERM)), threading.Event()
+    signal.signal(signal.SIGHUP, lambda *_: again.set())  # log rotation, or a terminal that is closed
     until_s = math.inf if for_s is None else attachment.clock() + for_s
+    follow(recording, attachment.clock)
     attachment.start()
     waits = f", waiting for {asked['trigger']}" if trigger is not None else ""
-    echo(f"keeping the last {units.seconds(asked['keep_s'])} in {folder}{waits}", err=True)
+    _say(f"keeping the last {units.seconds(asked['keep_s'])} in {folder}{waits}")
     try:
         while not stop.wait(max(0.0, min(1.0, until_s - attachment.clock()))) and attachment.clock() < until_s:
+            if again.is_set():
+                again.clear()
+                kept.begin_anew()
             _take(recording.take(), kept, incidents)
     finally:
         attachment.stop(stop.reason)
@@ -90,6 +96,12 @@ def record(asked: dict[str, Any], folder: Path, for_s: float | None) -> None:
         raise VtopError(f"{folder}: not all of it could be recorded")
 
 
+def _say(text: str) -> None:
+    """On stderr, if somebody still reads it: the recorder outlives its terminal."""
+    with contextlib.suppress(OSError):
+        echo(text, err=True)
+
+
 def _take(events: list[AnyEvent], kept: FlightRecorder, incidents: Incidents | None) -> None:
     for event in events:
         kept.take(event)
@@ -98,7 +110,7 @@ def _take(events: list[AnyEvent], kept: FlightRecorder, incidents: Incidents | N
     if incidents is not None:
         incidents.look()
     for text in kept.said:
-        echo(f"vtop: {text}", err=True)
+        _say(f"vtop: {text}")
     kept.said.clear()
 
 
@@ -109,8 +121,8 @@ class Incidents:
         self._kept, self._start, self._trigger = kept, start, trigger
         self._before_s, self._after_s = asked["before_s"], asked["after_s"]
         self._longest_s = max(self._after_s, min(LONGEST_S, asked["keep_s"] - self._before_s - self._after_s))
-        self._most = asked["most_cuts"]
-        self._sessions = [(0.0, Session(start))]  # the first is asked; the second is young, and takes its place
+        self._most, self._most_bytes = asked["most_cuts"], asked["most_bytes"] * (1 - SHARE)
+        self._session = RollingSession(start, kept.known, WINDOW_S)
         self._looked_s = -EVERY_S
         self._began: tuple[float, str] | None = None  # of the incident: when, and why
         self._held_s = -math.inf  # when the trigger held last
@@ -119,28 +131,19 @@ class Incidents:
         self._followers = Followers(asked["command"], asked["webhook"])
 
     def take(self, event: AnyEvent) -> None:
-        begins_s, _ = self._sessions[0]
-        if event.t - begins_s >= SESSION_S and len(self._sessions) == 1:
-            # it begins with what was known: so does what is cut out, and a piece
-            self._sessions.append((event.t, Session(self._start)))
-            for line in self._kept.known(event.t):
-                self._sessions[1][1].apply(line)
-        for _, session in self._sessions:
-            session.apply(event)
-        if len(self._sessions) == 2 and event.t - self._sessions[1][0] >= 2 * WINDOW_S:
-            del self._sessions[0]
+        self._session.apply(event)
 
     def look(self) -> None:
         now_s = self._kept.end_s
         if now_s - self._looked_s < EVERY_S:
             return
         self._looked_s = now_s
-        why = self._trigger.why(self._sessions[0][1].frame(now_s, VIEW))
+        why = self._trigger.why(self._session.session.frame(now_s, VIEW))
         if why is not None:
             self._held_s = now_s
             if self._began is None:
                 self._began, self._is_cut = (now_s, why), False
-                echo(f"{self._at(now_s)} {why}", err=True)
+                _say(f"{self._at(now_s)} {why}")
         if self._began is None:
             return
         over = now_s - self._held_s >= self._after_s
@@ -165,15 +168,16 @@ class Incidents:
         try:
             self._kept.cut_to(path, from_s, to_s, f"cut out by a flight recorder: {why}")
         except (OSError, VtopError) as error:
-            echo(f"vtop: {path}: not cut out: {getattr(error, 'strerror', None) or error}", err=True)
+            _say(f"vtop: {path}: not cut out: {getattr(error, 'strerror', None) or error}")
             return
-        echo(f"{self._at(began_s)} cut: {path}, {units.clock(to_s - from_s)}: {why}", err=True)
+        _say(f"{self._at(began_s)} cut: {path}, {units.clock(to_s - from_s)}: {why}")
         self._cuts.append(path)
-        while len(self._cuts) > self._most:
+        while len(self._cuts) > 1 and (len(self._cuts) > self._most or self._kept.cut_bytes() > self._most_bytes):
             gone = self._cuts.pop(0)
             for one in (gone, gone.with_suffix(".html")):
                 with contextlib.suppress(OSError):
                     one.unlink()
+        self._kept.make_room()
         self._followers.follow(path, why)
 
     def _at(self, at_s: float) -> str:
@@ -195,7 +199,7 @@ class Followers:
     def follow(self, path: Path, why: str) -> None:
         with self._news:
             if len(self._waiting) >= MOST_WAITING:
-                echo(f"vtop: {path}: {MOST_WAITING} reports and commands wait already; none is made for it", err=True)
+                _say(f"vtop: {path}: {MOST_WAITING} reports and commands wait already; none is made for it")
                 return
             self._waiting.append((path, why))
             self._news.notify()
@@ -229,13 +233,13 @@ class Followers:
                 check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            echo(f"vtop: {what}: not through after {units.seconds(REPORT_S)}, ended", err=True)
+            _say(f"vtop: {what}: not through after {units.seconds(REPORT_S)}, ended")
         except OSError as error:
-            echo(f"vtop: {what}: {error.strerror}", err=True)
+            _say(f"vtop: {what}: {error.strerror}")
         else:
             if done.returncode:
                 last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-                echo(f"vtop: {what}: exit code {done.returncode} {' '.join(last)}", err=True)
+                _say(f"vtop: {what}: exit code {done.returncode} {' '.join(last)}")
 
     def _post(self, path: Path, why: str) -> None:
         import httpx
@@ -245,4 +249,4 @@ class Followers:
             answer = httpx.post(self._webhook or "", json=told, timeout=5.0, trust_env=False)
             answer.raise_for_status()
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            echo(f"vtop: --webhook: {error or type(error).__name__}", err=True)
+            _say(f"vtop: --webhook: {error or type(error).__name__}")

@@ -12,7 +12,7 @@ flight_options = together(
     click.option("--on", "trigger", metavar="WORDS", help="Cut out what is around: 'preemptions or stuck'."),
     click.option("--before", "before_s", type=Seconds(least=1), default=60.0, help="Cut from this time before. [1m]"),
     click.option("--after", "after_s", type=Seconds(least=1), default=60.0, help="And until this time after. [1m]"),
-    click.option("--most-bytes", type=Size(), default=float(1 << 30), metavar="BYTES", help="Of all pieces. [1GiB]"),
+    click.option("--most-bytes", type=Size(), default=float(1 << 30), metavar="BYTES", help="Of all in it. [1GiB]"),
     click.option("--most-cuts", type=click.IntRange(1), default=100, help="Cuts kept, the newest. [100]"),
     click.option("--run", "command", metavar="COMMAND", help="Run this for each cut, with its file as the last word."),
     click.option("--webhook", metavar="URL", help="POST each cut's file and reason as JSON, to this host only."),

@@ -15,6 +15,7 @@ import click
 from vtop import plain, units
 from vtop.cli.arguments import OfServers, joined
 from vtop.cli.common import attached, echo, servers_of, whole
+from vtop.cli.metrics import Follow
 from vtop.cli.options import DEFAULT_URL, Seconds, access_options, ray_option, server_options
 from vtop.errors import VtopError
 
@@ -159,6 +160,7 @@ def recorded_load(
     *,
     reason: str = "the load is done",
     settle_s: float | None = None,
+    follow: Follow | None = None,
 ) -> int:
     """The load, and the servers beside it, on record until it is through or for_s is over; the exit code."""
     from vtop.load.workload.phase import thin
@@ -172,6 +174,8 @@ def recorded_load(
     for phase in plan:
         if (caveat := thin(phase)) is not None:
             echo(caveat, err=True)
+    if follow is not None:
+        follow(attachment.recording, attachment.clock)
     attachment.start()
     try:
         code = _run(controller, attachment.recording, attachment.stop, reason, for_s=for_s)
@@ -395,6 +399,10 @@ def _row(part: LoadPart, frame: Frame) -> str:
         said.append(str(part.reason))
     if part.unfinished:
         said.append(f"{part.unfinished} unfinished")
+    if part.rejected:
+        said.append(f"rejected {part.rejected}")
+    if part.slot_wait is not None:
+        said.append(f"waits for a slot {units.seconds(part.slot_wait.mean_s)} in the mean")
     said += [f"{name} {count}" for name, count in part.failed_by_class]
     if part.slo is not None:
         said.append(f"kept {units.percent(part.slo.attainment_ratio)}")

@@ -9,7 +9,6 @@ import click
 from vtop import __version__
 from vtop.cli import config
 from vtop.cli.common import echo
-from vtop.ui.keys import KEYS
 
 
 @click.command()
@@ -25,6 +24,8 @@ def man(ctx: click.Context) -> None:
 
 def page(group: click.Group) -> Iterator[str]:
     """The page in roff, line by line."""
+    from vtop.ui.keys import KEYS
+
     yield f'.TH VTOP 1 "" "vtop {__version__}" "vtop"'
     yield from (".SH NAME", f"vtop \\- {_plain((group.help or '').splitlines()[0].rstrip('.'))}")
     yield from (".SH SYNOPSIS", ".B vtop", "[\\fIURL\\fR ...] [\\fIoptions\\fR]", ".br")

@@ -9,7 +9,16 @@ import click
 
 from vtop import units
 from vtop.cli import progress
-from vtop.cli.common import echo, need_load, need_terminal, open_recording, print_json, view_of, write
+from vtop.cli.common import (
+    echo,
+    need_load,
+    need_terminal,
+    open_recording,
+    print_json,
+    view_of,
+    without_collections,
+    write,
+)
 from vtop.cli.options import (
     DEFAULT_THEME,
     DOCUMENT_WINDOW_S,
@@ -37,11 +46,12 @@ def replay(
     file: Path, *, speed: float, at_s: float | None, slo: str | None, model_config: Path | None, **look: Any
 ) -> None:
     """Show a recording on the same screen, even while it is still being written."""
-    view = view_of(look)
-    recording = open_recording(file, model_config, slo)
-    need_terminal(f"vtop show {file} --text")
-    from vtop.engine.whatif.beside import PricesBeside
-    from vtop.ui import run
+    with without_collections():
+        view = view_of(look)
+        recording = open_recording(file, model_config, slo)
+        need_terminal(f"vtop show {file} --text")
+        from vtop.engine.whatif.beside import PricesBeside
+        from vtop.ui import run
 
     beside = PricesBeside(recording.path)
     beside.start()

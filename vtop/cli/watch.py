@@ -13,9 +13,10 @@ import click
 from vtop import units
 from vtop.cli import stored
 from vtop.cli.arguments import OfServers
-from vtop.cli.common import Stop, attached, echo, print_json, servers_of, whole
+from vtop.cli.common import Stop, attached, echo, print_json, servers_of, whole, without_collections
 from vtop.cli.flight_options import flight_options
 from vtop.cli.load import consent, controller_of, phases_of, recorded_load
+from vtop.cli.metrics import Follow, metrics_option, served
 from vtop.cli.options import DOCUMENT_WINDOW_S, Seconds, load_options, prometheus_options, server_options
 from vtop.errors import VtopError
 
@@ -35,11 +36,21 @@ def live(
     phases: tuple[PlannedPhase, ...],
 ) -> None:
     """The screen on live servers, with vtop's own load where phases are given. servers: None for a Prometheus'."""
+    with served(asked) as follow:
+        _live(asked, servers, path, view, phases, follow=follow)
+
+
+def _live(
+    asked: dict[str, Any],
+    servers: tuple[list[Target], list[Access]] | None,
+    path: Path | None,
+    view: dict[str, Any],
+    phases: tuple[PlannedPhase, ...],
+    *,
+    follow: Follow,
+) -> None:
     import contextlib
     import signal
-
-    from vtop.engine.whatif.beside import LivePrices
-    from vtop.ui import keeping, run
 
     if phases and servers is not None:
         consent(asked, servers[0][0])  # before there is a file
@@ -50,7 +61,11 @@ def live(
     ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     for number in ends:  # the screen takes them over as soon as it is up
         signal.signal(number, interrupted)
-    attachment = attached(asked, servers, path) if servers is not None else stored.attached(asked, path)
+    with without_collections():
+        from vtop.engine.whatif.beside import LivePrices
+        from vtop.ui import keeping, run
+
+        attachment = attached(asked, servers, path) if servers is not None else stored.attached(asked, path)
     load = None
     if phases and servers is not None:
         load = controller_of(asked, servers, attachment.recording, attachment.began_s, phases)
@@ -62,6 +77,7 @@ def live(
 
     left = "broken off"
     beside = LivePrices(attachment.recording.copy_to)
+    follow(attachment.recording, attachment.clock, beside)
     try:
         left = run.live(attachment.recording, attachment.clock, begin, load=load, prices=beside, **view)
     finally:
@@ -103,7 +119,9 @@ def once(attachment: Attachment | PrometheusAttachment, view: dict[str, Any], as
         from vtop.ui import run
 
         size = shutil.get_terminal_size((120, 36))
-        shown = run.still(session, now_s=frame.now_s, size=(max(80, size.columns), max(24, size.lines - 1)), **view)
+        shown = run.still(
+            session, now_s=frame.now_s, size=(max(80, size.columns), max(24, size.lines)), once=True, **view
+        )
         echo(shown[1], nl=False)
     if not answered:
         sys.exit(2)
@@ -122,21 +140,20 @@ def once(attachment: Attachment | PrometheusAttachment, view: dict[str, Any], as
     help="New file, or -; with --keep a folder.",
 )
 @flight_options
+@metrics_option
 def record(for_s: float | None, output: Path, **asked: Any) -> None:
     """Record without a screen, to FILE.jsonl, .jsonl.gz or .jsonl.zst; with --load, until the load is done.
 
     Exit codes: 0 done, 2 nothing was recorded, or not all of it, 128 + n stdout was closed. With --load:
     those of sweep.
     """
-    from vtop.draw.theme import clean
-    from vtop.recording import Note, Outage, Scrape
-
     if any(asked[name] is not None for name in ("keep_s", "trigger", "command", "webhook")):
         from vtop.cli import flight
 
         if asked["loads"] or stored.is_asked(asked):
             raise VtopError("--keep watches servers of --url or --targets: without --load and --prometheus")
-        flight.record(asked, output, for_s)
+        with served(asked) as follow:
+            flight.record(asked, output, for_s, follow)
         return
     if output.is_dir():
         raise VtopError(f"-o {output}: a folder; name a file in it, or --keep 2h")
@@ -147,13 +164,24 @@ def record(for_s: float | None, output: Path, **asked: Any) -> None:
     if of_prometheus and phases:
         raise VtopError("--load needs the server itself: --url, not --prometheus")
     if of_prometheus and (asked["from_at"] is not None or stored.is_over(asked)):
+        if asked["serve_metrics"] is not None:
+            raise VtopError("--serve-metrics goes with what is going on now: without --from and --to")
         stored.record(asked, output, for_s)
         return
     servers = servers_of(asked)
-    if phases:
-        sys.exit(recorded_load(phases, servers, output, for_s, asked))
-    stop = Stop()
-    attachment = stored.attached(asked, output) if of_prometheus else attached(asked, servers, output)
+    with served(asked) as follow:
+        if phases:
+            sys.exit(recorded_load(phases, servers, output, for_s, asked, follow=follow))
+        stop = Stop()
+        attachment = stored.attached(asked, output) if of_prometheus else attached(asked, servers, output)
+        follow(attachment.recording, attachment.clock)
+        _record(attachment, output, for_s, stop)
+
+
+def _record(attachment: Attachment | PrometheusAttachment, output: Path, for_s: float | None, stop: Stop) -> None:
+    from vtop.draw.theme import clean
+    from vtop.recording import Note, Outage, Scrape
+
     recording = attachment.recording
     clock: Callable[[], float] = attachment.clock
     scrapes = failed = 0

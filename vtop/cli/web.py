@@ -13,7 +13,7 @@ from vtop.errors import VtopError
 VERBS = ("replay", "demo")  # that are a screen, beside the one without a verb
 LEAST_TOKEN = 16  # characters
 # one call's, or one screen's alone: each page starts a vtop of its own
-NOT_SERVED = ("loads", "record_to", "once", "as_json")
+NOT_SERVED = ("loads", "record_to", "once", "as_json", "serve_metrics")
 
 
 @click.command(context_settings={"ignore_unknown_options": True})

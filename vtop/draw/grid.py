@@ -91,24 +91,25 @@ def scale(width: int, rows: int, top: str, of: Spread | None = None, bottom: str
 
     `bottom`: where the scale begins, if that is not zero.
     """
-    room = _right(width) - 1
-
-    def fit(*forms: str) -> str:
-        return next((form for form in forms if width_of(form) <= room), "")
-
-    said: list[str] = []
-    if of is not None:
-        begin, unit = parted(of.low)
-        extent = f"{begin if unit == parted(of.high)[1] else of.low}–{of.high}"
-        ends = fit(extent, extent.replace(" ", ""))
-        high, middle, low = (
-            fit(f"{word} {text}", f"{word} {text.replace(' ', '')}", f"{word}{text.replace(' ', '')}", text)
-            for word, text in (("max", of.high), ("med", of.median), ("min", of.low))
-        )
-        three = [high, middle, low]
-        between = rows - 1 - bool(bottom)
-        said = three if between >= 3 else [middle, ends] if between == 2 else [ends or middle]
+    said = [] if of is None else _within(of, rows - 1 - bool(bottom), _right(width) - 1)
     return [top, *said, *[""] * rows][: rows - bool(bottom and rows > 1)] + [bottom] * bool(bottom and rows > 1)
+
+
+def _within(of: Spread, rows: int, room: int) -> list[str]:
+    """Lowest, median and highest in so many rows, all in one way of writing: with their unit, without it where it is
+    that of the scale's top, without blanks."""
+    numbers, units_ = zip(*(parted(text) for text in of), strict=True)
+    alike = len(set(units_)) == 1
+    ways = [of, *([Spread(*numbers)] if alike else []), Spread(*(text.replace(" ", "") for text in of))]
+    for way in ways:
+        extent = f"{numbers[0] if alike else way.low}–{way.high}"
+        middle = f"med {way.median}"
+        three = [f"max {way.high}", middle, f"min {way.low}"]
+        said = three if rows >= 3 else [middle, extent] if rows == 2 else [extent]
+        if all(width_of(one) <= room for one in said):
+            return said
+    shortest = [text for text in (of.high, of.median, of.low) if width_of(text) <= room]
+    return shortest if rows >= 3 and len(shortest) == 3 else [of.median] if width_of(of.median) <= room else []
 
 
 def chart_rows(

@@ -10,7 +10,7 @@ from typing import Final
 from vtop.engine.core.model_shape import ModelShape, shape_of
 from vtop.errors import VtopError
 from vtop.session.kv.geometry import KvLayer, cache_dtype_of, layers_of, value_bytes
-from vtop.sources import shape as config_json
+from vtop.sources.shape import told_shape
 
 VOCABULARY_PAD: Final = 64  # vLLM: model_executor/layers/vocab_parallel_embedding.py (DEFAULT_VOCAB_PADDING_SIZE)
 
@@ -62,9 +62,7 @@ class ModelConfig:
 
 def load(config: Path, cache_dtype: str | None = None) -> ModelConfig:
     """From a config.json. Raises VtopError where it is none, or does not say what its layers keep."""
-    shape = config_json.shape_of(config)
-    if shape is None:
-        raise VtopError(f"{config}: no config.json of a model; name the one in the model's folder")
+    shape = told_shape(config)
     return of_shape(shape, str(config), cache_dtype)
 
 

@@ -10,12 +10,26 @@ from typing import Any, Final
 
 import msgspec
 
-from vtop.recording.events import AnyEvent, Event, Gpu, Host, Load, LoadHost, Outage, Request, Scrape, Start, Unknown
+from vtop.recording.events import (
+    AnyEvent,
+    CapacitySearch,
+    Event,
+    Gpu,
+    Host,
+    Load,
+    LoadHost,
+    Outage,
+    Request,
+    Scrape,
+    Start,
+    Unknown,
+)
 
 INSTANT_S: Final = 1e9  # 31 years of a session
 AHEAD_S: Final = 60.0  # an instant may be so much later than its line: clocks of joined recordings differ
 COUNT: Final = 2**63  # what no number of an event reaches, whatever it is of
 SERVERS: Final = 10_000
+RUNS: Final = 10_000  # a rate of a search of capacity
 
 _INSTANTS: Final = {kind: tuple(f for f in kind.__struct_fields__ if f.endswith("_s")) for kind in (Outage, Gpu, Host)}
 _STAMPS: Final = ("due_s", "admitted_s", "sent_s", "headers_s", "first_s", "answer_s", "last_s", "end_s")
@@ -51,6 +65,8 @@ def _of_kind(event: Event) -> str | None:
             return _of_load(event)
         case LoadHost():
             return _of_load_host(event)
+        case CapacitySearch():
+            return _of_search(event)
         case Start():
             return _of_start(event)
     return None
@@ -112,6 +128,27 @@ def _of_load(load: Load) -> str | None:
     if any(number is not None and not 0 <= number < COUNT for number in (*numbers, *pairs)):
         return "a number of the load is out of bounds"
     return None
+
+
+def _of_search(search: CapacitySearch) -> str | None:
+    if not 0 <= search.server < SERVERS:
+        return "server is out of bounds"
+    if search.reason is not None:
+        return None
+    if not 0 < search.runs < RUNS or not 0 < search.requests < COUNT or not 0 <= search.seed < COUNT:
+        return "runs, requests or seed is out of bounds"
+    if not 0 < search.target_ratio <= 1 or not 0 < search.precision_ratio < COUNT:
+        return "target_ratio or precision_ratio is out of bounds"
+    found = search.simulated
+    if search.least_per_s < 0 or search.most_per_s < 0:
+        return "a rate is out of bounds"
+    rates = [search.first_per_s]
+    if found is not None:
+        sides = (found.passes_per_s, found.fails_per_s, found.least_per_s, found.most_per_s)
+        rates += [one for one in sides if one is not None] + [rate for rate, _ in found.attained]
+        if not all(0 <= share <= 1 for _, share in found.attained):
+            return "a share that was attained is none"
+    return None if all(0 < one < COUNT for one in rates) else "a rate is out of bounds"
 
 
 def _of_load_host(host: LoadHost) -> str | None:

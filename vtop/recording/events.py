@@ -185,6 +185,18 @@ class Load(Event, frozen=True, kw_only=True, tag="load"):
     reason: str | None = None  # why it ended
 
 
+class SimulatedSearch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the simulated engine found before the first run of a search. Rates in requests/s; None: there was none."""
+
+    by: str  # the profile
+    passes_per_s: float | None = None
+    fails_per_s: float | None = None
+    hosts: int = 0  # other plausible ones that were simulated too
+    least_per_s: float | None = None  # that passes, and most_per_s that fails, on any of them
+    most_per_s: float | None = None
+    attained: tuple[tuple[float, float], ...] = ()  # (rate, mean attainment of its runs)
+
+
 class CapacitySearch(Event, frozen=True, kw_only=True, tag="search"):
     """A search of capacity begins, or ends (`reason`): the phases of load on its server that follow are its runs."""
 
@@ -201,6 +213,8 @@ class CapacitySearch(Event, frozen=True, kw_only=True, tag="search"):
     hold: bool = True
     spec: str = ""  # of each request
     slo: dict[str, float] = {}  # bounds in seconds: ttft, tpot, e2e
+    simulated: SimulatedSearch | None = None
+    warm_only: bool = False  # the first run of a server that has just started does not count
     reason: str | None = None  # why it ended, by name: reached, deadline, server changed …
     why: str | None = None  # the same in detail
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,6 +24,8 @@ from vtop.recording.recording_file import RecordingFile, new
 from vtop.recording.shift import moved
 
 PIECES: Final = 8  # that the time to keep is divided into
+SHARE: Final = 0.5  # of the bytes: at least so much is for the pieces, at most the rest for what was cut out
+CUTS: Final = "cut-*"  # what was cut out, and what was made of it
 SHORTEST_S, LONGEST_S = 60.0, 900.0  # of a piece
 LOOK_EVERY_S: Final = 10.0  # whether the file is still there
 _PREFIX: Final = "kept-"
@@ -45,7 +47,7 @@ class FlightRecorder:
         self.piece_s = min(max(keep_s / PIECES, SHORTEST_S), LONGEST_S)
         self.lost = False  # whether a piece lacks lines
         self.said: list[str] = []  # what went wrong with the files, in sentences, until it is taken
-        self._start, self._most_bytes = start, most_bytes
+        self._start, self._most_bytes, self._piece_bytes = start, most_bytes, most_bytes * SHARE / PIECES
         self._known = Known()
         self._file: RecordingFile | None = None
         self._last_t = 0.0  # in the current piece
@@ -66,9 +68,9 @@ class FlightRecorder:
         if isinstance(event, Start | End):
             return
         if self._file is not None and (
-            event.t >= self._pieces[-1].begins_s + self.piece_s or self._file.size_bytes >= self._most_bytes / PIECES
+            event.t >= self._pieces[-1].begins_s + self.piece_s or self._file.size_bytes >= self._piece_bytes
         ):
-            self._finish("it goes on in the next piece")
+            self.begin_anew()
         if event.t - self._looked_s >= LOOK_EVERY_S:
             self._looked_s = event.t
             self._look_after()
@@ -81,6 +83,10 @@ class FlightRecorder:
 
     def close(self) -> None:
         self._finish("recording stopped")
+
+    def begin_anew(self) -> None:
+        """The next line begins another piece."""
+        self._finish("it goes on in the next piece")
 
     def known(self, at_s: float) -> Iterator[AnyEvent]:
         """What the lines so far say about at_s, as lines in session time."""
@@ -115,7 +121,9 @@ class FlightRecorder:
 
     def _begin(self, at_s: float) -> None:
         start = msgspec.structs.replace(self._start, t=0.0, unix_s=self._start.unix_s + at_s)
-        self._make_room(at_s)
+        while len(self._pieces) > 1 and self._pieces[1].begins_s <= at_s - self.keep_s:
+            self._delete_oldest()
+        self.make_room()
         path = free_name(self.folder, f"{_PREFIX}{start.unix_s:.0f}", ".jsonl")
         try:
             self._file = new(path)
@@ -171,15 +179,18 @@ class FlightRecorder:
                 self._file.close()
         self._file = None
 
-    def _make_room(self, at_s: float) -> None:
-        """Delete what is older than what is to be kept, and more where that is too large."""
-        while len(self._pieces) > 1 and self._pieces[1].begins_s <= at_s - self.keep_s:
-            self._delete_oldest()
-        while self._bytes() > self._most_bytes * (1 - 1 / PIECES) and self._pieces:
-            self._delete_oldest()
+    def make_room(self) -> None:
+        """Delete the oldest pieces where all of them, with what was cut out, take more than they may."""
+        room = max(self._most_bytes - self.cut_bytes(), self._most_bytes * SHARE) - self._piece_bytes
+        while self._bytes() > room and self._delete_oldest() is not None:
+            pass
+
+    def cut_bytes(self) -> int:
+        """What is taken by what was cut out, reports included."""
+        return _size(self.folder.glob(CUTS))
 
     def _bytes(self) -> int:
-        return sum(piece.path.stat().st_size for piece in self._pieces if piece.path.exists())
+        return _size(piece.path for piece in self._pieces)
 
     def _delete_oldest(self) -> Path | None:
         """Never the piece that is being written: None where there is no other."""
@@ -193,6 +204,14 @@ class FlightRecorder:
     def _say(self, text: str) -> None:
         if not self.said or self.said[-1] != text:
             self.said.append(text)
+
+
+def _size(files: Iterable[Path]) -> int:
+    found = 0
+    for path in files:
+        with contextlib.suppress(OSError):  # it was removed just now
+            found += path.stat().st_size
+    return found
 
 
 def _began_unix_s(path: Path) -> float:

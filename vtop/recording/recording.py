@@ -57,6 +57,18 @@ class Recording(Protocol):
         ...
 
 
+class _Reader:
+    """What was appended to a recording that is being made, for one who takes it in, in a thread of his own or not."""
+
+    def __init__(self, start: Start) -> None:
+        self.start = start
+        self._fresh: deque[AnyEvent] = deque()
+        self.give = self._fresh.append
+
+    def take(self, limit: int = 1_000_000) -> list[AnyEvent]:
+        return [self._fresh.popleft() for _ in range(min(limit, len(self._fresh)))]
+
+
 class LiveRecording:
     """The recording being made: `append` encodes, writes, decodes and keeps the decoded event.
 
@@ -86,7 +98,8 @@ class LiveRecording:
         self._lock = threading.RLock()
         self._last_t = 0.0
         self._looked_s = 0.0  # when the files were last looked after
-        self._fresh: deque[AnyEvent] = deque()
+        self._own = _Reader(start)
+        self._readers = [self._own]
         self._listener: Callable[[AnyEvent], object] | None = None
         self._files: dict[Path | None, RecordingFile] = {}
         if not filed:
@@ -137,7 +150,8 @@ class LiveRecording:
                 self._looked_s = self._last_t
                 notes = self._look_after()
             notes += self._write(line + b"\n")
-            self._fresh.append(decoded)
+            for reader in self._readers:
+                reader.give(decoded)
             if self._listener is not None:
                 self._listener(decoded)
             for text in notes:
@@ -149,7 +163,13 @@ class LiveRecording:
 
     def take(self, limit: int = 1_000_000) -> list[AnyEvent]:
         with self._lock:
-            return [self._fresh.popleft() for _ in range(min(limit, len(self._fresh)))]
+            return self._own.take(limit)
+
+    def reader(self) -> Recording:
+        """A further reader, of what is appended from here on. It must go on taking: what it has not taken is kept."""
+        with self._lock:
+            self._readers.append(_Reader(self.start))
+            return self._readers[-1]
 
     def so_far(self) -> Iterator[AnyEvent]:
         """All events from the beginning on, where a file still holds them: as they were appended."""

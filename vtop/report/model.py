@@ -132,7 +132,7 @@ def of_session(session: Session, file: str, asked: Sequence[TimeRange] = ()) -> 
         fleet=last.fleet,
         unlike_peers=session.unlike_peers(),
         event_log=last.event_log,
-        searches=on_record(session) if session.searches else (),
+        searches=on_record(session) if session.searches.lines else (),
         timeline=last.charts if scrapes.at_s else None,
         zoom=_zoom(session, scrapes, spoken.staircase),
     )

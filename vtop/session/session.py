@@ -42,6 +42,8 @@ from vtop.session import charts, heat_maps
 from vtop.session.bottleneck import incidents, queueing, status
 from vtop.session.bottleneck.evidence import pressures
 from vtop.session.bottleneck.verdict import verdict
+from vtop.session.capacity.record import SearchHistory
+from vtop.session.capacity.runs import RunsOnRecord
 from vtop.session.event_log import EventLog
 from vtop.session.fleet.fleet import FleetHistory, FleetRows
 from vtop.session.frame.charts import LoggedEvent
@@ -66,6 +68,7 @@ from vtop.session.kv.preemption_detector import PreemptionDetector
 from vtop.session.latency import itl_tail, latencies, load_levels, load_scaling, speculation, ttft
 from vtop.session.load import client_ttft, waterfall
 from vtop.session.load.load import LoadHistory, ended_words, target_words
+from vtop.session.load.prefix_hits import prefix_hits
 from vtop.session.recompute import recompute, token_flops, wall_clock
 from vtop.session.recompute.decode_only import DecodeSteps
 from vtop.session.recompute.write_fit import WriteFit
@@ -87,7 +90,6 @@ class Session:
         self.end_s = 0.0  # of the latest line
         self.finished = False
         self.load = LoadHistory()
-        self.searches: list[CapacitySearch] = []  # of capacity: begins and ends
         self._divided = False  # between prefill and decode servers, and that was said
         self._sides: dict[ServerHistory, Side | None] = {}  # as each server's own counters last told
         self._transfer_said_s: dict[ServerHistory, float] = {}
@@ -110,6 +112,7 @@ class Session:
                 (whole._who(only) if only is not None else ""),
             )
             self._detectors, self._fits, self._decode_steps = whole._detectors, whole._fits, whole._decode_steps
+        self.searches = SearchHistory(RunsOnRecord(self.load, self.servers, start.interval_s))
         self._idle_power = energy.IdlePower(self.servers, self.gpus)
         self._load_scaling = load_scaling.LoadScaling(self.servers, self.load)
         self.fleet = FleetHistory(self.servers, self._limit_of)
@@ -138,7 +141,8 @@ class Session:
             case Load():
                 self._apply_load(event)
             case CapacitySearch():
-                self.searches.append(event)
+                if self._known(event.server):
+                    self.searches.apply(event)
             case Host():
                 self.load.apply_host(event)
             case LoadHost():
@@ -358,6 +362,7 @@ class Session:
         """
         self._log.forget(before_s, EVENTS_SHOWN * 10)
         for server in self.servers:
+            self._detectors[server].forget(before_s)
             server.forget(before_s)
 
     def unlike_peers(self) -> tuple[NamedPeer, ...]:
@@ -399,7 +404,9 @@ class Session:
         scrapes = window(self.servers, now_s, view.window_s)
         # what requests took is that of others than the one vtop tried the server with
         asked = scrapes if view.whole else scrapes.after(self.load.tried_s(now_s))
-        event_log = self.event_log(now_s, EVENTS_SHOWN) if not view.limit_alone else ()
+        event_log = self.event_log(now_s, EVENTS_SHOWN, view.holds) if not view.limit_alone else ()
+        phase = self.load.latest(now_s) if not view.limit_alone else None
+        requests = waterfall.waterfall(phase, now_s, view.window_s, view.holds)
         gpus = self.gpus.part(now_s, view.window_s, local=any(target.local for target in self.start.servers))
         servers, divided = self._servers_of(now_s)
         if len(servers) > 1:
@@ -442,6 +449,7 @@ class Session:
             preemption=_preemption(scrapes, preempted),
             gpus=gpus,
             event_log=event_log,
+            waterfall=requests,
             charts=charts.charts(
                 self.servers if not view.limit_alone else (),
                 self.gpus,
@@ -451,6 +459,7 @@ class Session:
                 sides=divided,
             ),
             load=self._load(now_s),
+            capacity=self.searches.part(now_s) if not view.limit_alone else None,
             fleet=self._fleet(servers, scrapes, divided, now_s, view),
         )
         if view.buckets:
@@ -465,12 +474,12 @@ class Session:
         self._seen_by(mark.t)
         self._log_event(mark.t, mark.t, "mark", mark.text or "mark")
 
-    def event_log(self, now_s: float, most: int | None = None) -> tuple[LoggedEvent, ...]:
-        """What was known by an instant; the latest `most` of it."""
+    def event_log(self, now_s: float, most: int | None = None, holds: str = "") -> tuple[LoggedEvent, ...]:
+        """What was known by an instant; the latest `most` of it, or of what holds a text."""
         if self._about is None or not self.servers:
-            return self._log.known(now_s, most)
+            return self._log.known(now_s, most, holds)
         others, own = self._about
-        known = self._log.known(now_s, None if most is None else most * len(others))
+        known = self._log.known(now_s, None if most is None else most * len(others), holds)
         told = [one for one in known if one.text.partition(": ")[0] + ": " not in others]
         return tuple(replace(one, text=one.text.removeprefix(own)) for one in told[-most if most is not None else 0 :])
 
@@ -537,7 +546,6 @@ class Session:
             queueing=queueing.queueing(asked, present.since(self.load.settled_s(frame.now_s))),
             energy=energy.energy(scrapes, self.gpus, self._idle_power, frame.now_s),
             growth=load_scaling.growth(self._load_scaling, frame.ttft, one_load, frame.now_s),
-            waterfall=waterfall.waterfall(self.load.latest(frame.now_s), frame.now_s, frame.asked_window_s),
             speculation=speculation.speculation(scrapes),
             failed_transfers=prompt_sources.failed_transfers(scrapes),
             lora=adapters.lora(scrapes),
@@ -581,23 +589,7 @@ class Session:
     def _load(self, now_s: float) -> LoadPart | None:
         """vtop's own load, with what the server's prefix cache gave during its phase."""
         part = self.load.part(now_s)
-        return part if part is None else replace(part, prefix_hit_tokens=self.prefix_hits(part.phase, now_s))
-
-    def prefix_hits(self, phase: int, now_s: float) -> float | None:
-        """Prompt tokens that the server's prefix cache gave from the scrape before a phase of load to the one after."""
-        part = self.load.part_of(phase, now_s)
-        if part is None or part.server >= len(self.servers):
-            return None
-        server = self.servers[part.server]
-        scrapes = server.visible(now_s)
-        parts = [part for part in server.parts(Quantity.PROMPT_TOKENS_BY_SOURCE) if part != "local_compute"]
-        hits = [server.total(Quantity.PROMPT_TOKENS_BY_SOURCE, part) for part in parts]
-        hits = hits or [server.total(Quantity.PREFIX_HITS)]
-        first = max(0, bisect_right(server.at_s, part.begin_s, 0, scrapes) - 1)
-        last = min(scrapes, bisect_right(server.at_s, part.begin_s + part.elapsed_s, 0, scrapes) + 1) - 1
-        grown = [track.grown(first, last) for track in hits if track is not None] if last >= first else []
-        known = [tokens for tokens in grown if tokens is not None]
-        return sum(known) if known else None
+        return part and replace(part, prefix_hit_tokens=prefix_hits(part, self.servers, now_s))
 
     def _one_load(self, scrapes: Window, now_s: float) -> bool:
         """Whether vtop's own load, where it runs, aimed at one thing all through a window."""

@@ -29,6 +29,36 @@ def _logged(kind: str) -> Callable[[Frame], bool]:
     return lambda frame: any(one.kind == kind and one.at_s > frame.now_s - WINDOW_S for one in frame.event_log)
 
 
+def _failed_requests(frame: Frame) -> str | None:
+    """Requests of the window that the server gave up or refused, and KV transfers that failed. Those that their clients
+    broke off (finished_reason abort) are none."""
+    transfers = frame.failed_transfers.in_window if frame.failed_transfers is not None else None
+    counts = (
+        (dict(frame.requests.finished_by_reason).get("error"), "request{} failed"),
+        (frame.requests.rejected.in_window, "request{} rejected"),
+        (transfers, "KV transfer{} failed"),
+    )
+    told = [f"{units.count(n)} {what.format('' if n == 1 else 's')}" for n, what in counts if n]
+    return f"{', '.join(told)} in {units.seconds(frame.window_s)}" if told else None
+
+
+def _failed_scrapes(frame: Frame) -> str | None:
+    gone = [server for server in frame.servers if server.watched and server.tries]
+    if gone:
+        return f"{gone[0].tries} scrape{'' if gone[0].tries == 1 else 's'} of {gone[0].url} failed"
+    return "a scrape failed" if _logged("outage")(frame) else None
+
+
+def _errors(frame: Frame) -> str | None:
+    return ", ".join(one for one in (_failed_requests(frame), _failed_scrapes(frame)) if one is not None) or None
+
+
+# words whose reason is told in numbers; None: they do not hold
+TOLD: Final[Mapping[str, Callable[[Frame], str | None]]] = {
+    "errors": _errors,
+    "failed requests": _failed_requests,
+    "failed scrapes": _failed_scrapes,
+}
 WORDS: Final[Mapping[str, Callable[[Frame], bool]]] = {
     "preemptions": lambda frame: (frame.preemption.count.in_window or 0.0) > 0,
     "queue growth": lambda frame: frame.queueing.trend == "growing",
@@ -93,6 +123,8 @@ def _condition(text: str) -> Condition:
         if text == "preemptions":
             return Condition(text, holds, _preempted)
         return Condition(text, holds, lambda _: text)
+    if (tell := TOLD.get(text)) is not None:
+        return Condition(text, lambda frame: tell(frame) is not None, lambda frame: tell(frame) or text)
     found = _COMPARISON.fullmatch(text)
     if found is None or found[1] not in NUMBERS:
         raise VtopError(f"--on: {text!r} is nothing to wait for; {_known()}")
@@ -119,7 +151,9 @@ def _preempted(frame: Frame) -> str:
 
 
 def _known() -> str:
-    return f"words: {', '.join(WORDS)}; numbers: {', '.join(NUMBERS)}, as in waiting > 20, kv > 95%, ttft > 2s"
+    return (
+        f"words: {', '.join((*WORDS, *TOLD))}; numbers: {', '.join(NUMBERS)}, as in waiting > 20, kv > 95%, ttft > 2s"
+    )
 
 
 def _mean(frame: Frame, name: str) -> float | None:

@@ -7,6 +7,9 @@ import os
 import stat
 from pathlib import Path
 
+from vtop.errors import VtopError
+from vtop.session.kv.model_numbers import WHOLE, nonsense
+
 KEPT = (
     "model_type",
     "torch_dtype",
@@ -53,6 +56,7 @@ KEPT = (
     "attn_layer_period",
     "attn_layer_offset",
     "full_attention_interval",
+    "num_nextn_predict_layers",
     "sliding_window",
     "sliding_window_size",
     "sliding_window_pattern",
@@ -100,6 +104,28 @@ def fits(value: object) -> bool:
 
 def shape_of(config: Path) -> dict[str, int | str] | None:
     """The numbers of a config.json that vtop reads; None when there is no such file or it is none."""
+    merged = _read(config)
+    if merged is None:
+        return None
+    shape = {name: kept for name in KEPT if (kept := _kept(merged.get(name))) is not None}
+    shape |= {name: 1 for name in PRESENT if merged.get(name)}
+    return shape | _quantization(merged) or None
+
+
+def told_shape(config: Path) -> dict[str, int | str]:
+    """The same of a file that somebody named. Raises VtopError where it is none, or holds what no model has."""
+    shape, merged = shape_of(config), _read(config) or {}
+    if shape is None:
+        raise VtopError(f"{config}: no config.json of a model; name the one in the model's folder")
+    odd = next((name for name in KEPT if name in WHOLE and not _whole(merged.get(name))), None)
+    if odd is not None:
+        raise VtopError(f"{config}: its {odd} is {json.dumps(merged[odd])[:40]}, and a whole number is meant")
+    if (why := nonsense(shape)) is not None:
+        raise VtopError(f"{config}: {why}")
+    return shape
+
+
+def _read(config: Path) -> dict[str, object] | None:
     try:
         # a FIFO would be waited at for ever, and /dev/zero has no end
         with open(os.open(config, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
@@ -110,10 +136,13 @@ def shape_of(config: Path) -> dict[str, int | str] | None:
     if not isinstance(found, dict):
         return None
     inner = found.get("text_config")  # a model that also sees keeps its language model's numbers there
-    merged = {**found, **inner} if isinstance(inner, dict) else found
-    shape = {name: kept for name in KEPT if (kept := _kept(merged.get(name))) is not None}
-    shape |= {name: 1 for name in PRESENT if merged.get(name)}
-    return shape | _quantization(merged) or None
+    return {**found, **inner} if isinstance(inner, dict) else found
+
+
+def _whole(value: object) -> bool:
+    """What stands for a whole number, for one a layer, or for none."""
+    each = value if isinstance(value, list) else [value]
+    return all(one is None or (isinstance(one, int) and not isinstance(one, bool)) for one in each)
 
 
 def _kept(value: object) -> int | str | None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from vtop import units
 from vtop.draw.grid import rows_of, seen
 from vtop.draw.panels.sizes import Rows
-from vtop.draw.text import Column, Line, Piece
+from vtop.draw.text import Column, Line, Piece, line, table
 from vtop.draw.theme import Look
 from vtop.session.frame.frame import Frame
 from vtop.session.frame.ttft import PhaseParts
 
+_ENDS: Final = 4  # lines for the titles, both ends and how many are between
 _TABLE = (
     Column("load", 12, right=False),
     Column("queue", 8),
@@ -22,9 +25,13 @@ _TABLE = (
 
 
 def by_load(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
-    """A row a load."""
-    look = seen(frame, look)
-    return rows_of(look, width, height, _TABLE, [_row(of) for of in frame.growth.phases])
+    """A row a load. Where there is no room for all, those in the middle go: what is compared is the ends."""
+    look, rows = seen(frame, look), [_row(of) for of in frame.growth.phases]
+    over = len(rows) + 1 - height
+    if over <= 0 or height < _ENDS:
+        return rows_of(look, width, height, _TABLE, rows)
+    lines = table(look, width, _TABLE, [rows[0], *rows[over + 2 :]])
+    return [*lines[:2], line(look, width, (f"{over + 1} more", "dim")), *lines[2:]]
 
 
 def rows(frame: Frame) -> Rows | None:

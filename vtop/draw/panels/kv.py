@@ -50,7 +50,8 @@ def kv(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     def over_time(rows: int) -> list[Line]:
         drawn = sparked(look, width, rows, frame.charts.kv_used, (1.0, "kv"), floor=floor)
         bottom = f"↓ {floor * 100:.0f} %" if floor else ""
-        ends = scale(width, rows, top("100 %", width), spread(cache.used, units.whole_percent), bottom)
+        ceiling = f"{floor * 100:.0f}–100 %" if floor and rows == 1 else top("100 %", width)
+        ends = scale(width, rows, ceiling, spread(cache.used, units.whole_percent), bottom)
         head = _until_full(frame) if gauged else used
         return chart_rows(look, width, head, drawn, ends)
 
@@ -96,7 +97,7 @@ def kv_alone(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
 
 def _until_full(frame: Frame) -> list[Piece]:
     full_in_s = filling(frame)
-    return left("", "", "dim") if full_in_s is None else left("full in", f"≈ {units.seconds(full_in_s)}", "text")
+    return left("", "", "dim") if full_in_s is None else left("full in", soon(full_in_s), "text")
 
 
 def _tokens(frame: Frame, width: int, look: Look, *, full_in: bool) -> Line:
@@ -111,10 +112,15 @@ def _tokens(frame: Frame, width: int, look: Look, *, full_in: bool) -> Line:
         Phrase(1, (("free ", "dim"), free)),
     ]
     if full_in and (full_in_s := filling(frame)) is not None:
-        shown.append(Phrase(2, (("full in ", "dim"), (f"≈ {units.seconds(full_in_s)}", "text"))))
+        shown.append(Phrase(2, (("full in ", "dim"), (soon(full_in_s), "text"))))
     if len(frame.engines) > 1:
         shown.append(Phrase(3, (("mean of engines ", "dim"), (units.percent(cache.mean_used_ratio), "text"))))
     return phrases(look, width, shown)
+
+
+def soon(full_in_s: float) -> str:
+    """When the pool is full: between two scrapes nobody can say."""
+    return f"≈ {units.seconds(full_in_s)}" if full_in_s >= 1 else "< 1 s"
 
 
 def filling(frame: Frame) -> float | None:

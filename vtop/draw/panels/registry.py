@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from vtop.draw.panels import by_load, lora, speculation, waterfall
+from vtop.draw.panels import by_load, capacity, lora, speculation, waterfall
 from vtop.draw.panels.engines import engines
 from vtop.draw.panels.events import events
 from vtop.draw.panels.fleet import fleet
@@ -130,7 +130,7 @@ _ROWS: Final = (
     Panel("kv", "KV cache", kv, "left", lambda _: Rows(1, 2), lambda _: Rows(5, 40, 2),
           charted=("narrow", "wide", "alone"), role="kv", limits=("kv",), alone=kv_alone),
     Panel("gpus", "GPU", gpus, "left", lambda frame: Rows(1, 1 + bool(frame.gpus.devices)), _gpus_wide,
-          charted=("narrow", "wide", "alone"), role="power", limits=("power",), notes=watched, of_servers=False,
+          charted=("narrow", "wide", "alone"), role="power", limits=("power", "gpu"), notes=watched, of_servers=False,
           alone=gpus_alone),
     Panel("ttft", "time to first token", ttft, "right", lambda _: Rows(2, 5), lambda _: Rows(6, 40, 2),
           charted=("wide", "alone"), role="queue", limits=("frontend",), notes=whose),
@@ -139,6 +139,8 @@ _ROWS: Final = (
           alone=tokens_alone),
     Panel("load", "load", load, "right", _load_narrow, _load_wide,
           role="mark", limits=("client",), notes=phase, of_servers=False, alone=_load_alone),
+    Panel("capacity", "capacity", capacity.capacity, "right", capacity.rows_narrow, capacity.rows_wide,
+          role="mark", notes=capacity.at_stake, of_servers=False),
     Panel("latencies", "latencies", latencies, "left", _latencies_narrow, lambda _: Rows(9, 9, 0),
           charted=("alone",), role="queue", alone=heat_map),
     Panel("by_load", "TTFT by load", by_load.by_load, "right", nowhere, by_load.rows,

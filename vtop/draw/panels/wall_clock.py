@@ -13,6 +13,7 @@ from vtop.draw.theme import Look
 from vtop.session.frame.frame import Frame
 
 _LEAST: Final = 6  # cells of a bar
+_READABLE: Final = 16  # for these the legend is rather written shorter
 
 
 def known(frame: Frame) -> bool:
@@ -77,4 +78,4 @@ def _forms(look: Look, room: int, named: Sequence[_Part], parts: Sequence[_Part]
         columns = min(third, room - sum(width_of(look.say(text)) for text, _ in legend))
         if columns >= _LEAST:
             forms.append((columns, legend))
-    return forms
+    return [form for form in forms if form[0] >= min(third, _READABLE)] or forms

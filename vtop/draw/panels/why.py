@@ -9,7 +9,7 @@ from typing import Final
 from vtop import units
 from vtop.draw.grid import LEFT, Block, fixed, seen, shared, stacked
 from vtop.draw.panels import wall_clock
-from vtop.draw.panels.kv import filling
+from vtop.draw.panels.kv import filling, soon
 from vtop.draw.panels.requests import apart_s
 from vtop.draw.panels.verdict_line import verdict_role
 from vtop.draw.text import Line, Phrase, Piece, line, wrapped
@@ -43,9 +43,11 @@ def _blocks(frame: Frame, width: int, height: int, look: Look) -> list[Block]:
 
 
 def _row(look: Look, width: int, label: str, items: list[Phrase]) -> Block:
-    """A label and its phrases; on further lines what one has no room for, first of all the flag to try."""
+    """A label and its phrases; on further lines what one has no room for, first of all the flag to try, and what would
+    be cut in the middle of a sentence."""
     room = width - LEFT
     most = min(_LINES, len(wrapped(look, room, _LINES, items)))
+    least = min(_LINES, len(wrapped(look, room, _LINES, [min(items, key=lambda item: item.rank)])))
 
     def draw(lines: int) -> list[Line]:
         laid = wrapped(look, room, lines, items)
@@ -54,7 +56,7 @@ def _row(look: Look, width: int, label: str, items: list[Phrase]) -> Block:
             line(look, width, (f"{head:<{LEFT}}", "dim"), *pieces) for head, pieces in zip(heads, laid, strict=False)
         ]
 
-    return Block(0, draw, most if label in (_TRY, "prices") else 1, most)
+    return Block(0, draw, most if label in (_TRY, "prices") else least, most)
 
 
 STEADY: Final = 0.25  # beyond this Little's law says that the window is no steady state
@@ -188,7 +190,7 @@ def _account(frame: Frame) -> Row:
             _said(3, (f"{units.count(account.input_tokens)} in {units.count(account.output_tokens)} out", "dim"))
         )
     if (full_in_s := filling(frame)) is not None:
-        items.append(_said(2, ("full in ", "dim"), (f"≈ {units.seconds(full_in_s)}", "text")))
+        items.append(_said(2, ("full in ", "dim"), (soon(full_in_s), "text")))
     if account.waste_tokens is not None:
         items.append(_said(4, ("lost in blocks ", "dim"), (f"{units.count(account.waste_tokens)} tok", "text")))
     return ("KV account", items) if items else None

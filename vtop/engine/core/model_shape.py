@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from vtop.engine.core.step import StepPlan
+from vtop.session.kv.model_numbers import nonsense
 
 _BYTES: Final = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}
 
@@ -99,7 +100,12 @@ class ModelShape:
 
 def shape_of(numbers: Mapping[str, int | str] | None) -> ModelShape | None:
     """The shape from the numbers of a config.json; None when they do not say it or are of another kind of model."""
-    if numbers is None or "kv_lora_rank" in numbers or int(numbers.get("num_experts", 0) or 0):
+    if (
+        numbers is None
+        or nonsense(numbers) is not None
+        or "kv_lora_rank" in numbers
+        or int(numbers.get("num_experts", 0) or 0)
+    ):
         return None
     try:
         heads = int(numbers["num_attention_heads"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vtop.session.frame.capacity import CapacityPart
 from vtop.session.frame.charts import Charts, HeatMap, LoggedEvent
 from vtop.session.frame.fleet import Fleet, FleetView
 from vtop.session.frame.gpus import Energy, Gpus, Roofline
@@ -47,6 +48,7 @@ class View:
     fleet: FleetView | None = None  # the rows of the table of servers that are looked at
     limit_alone: bool = False  # of the frame only what the limit of its verdict is judged by
     fleet_alone: bool = False  # and nothing else: numbers that are added up over all servers are left out
+    holds: str = ""  # of events and of single requests only those that hold this text
     stacked: bool = True  # and running and waiting of one scrape, which may be stacked; the screen draws them apart
 
 
@@ -75,6 +77,7 @@ class Frame:
     event_log: tuple[LoggedEvent, ...]  # newest last
     charts: Charts
     load: LoadPart | None = None  # vtop's own
+    capacity: CapacityPart | None = None  # a search of it
     throughput: Throughput = Throughput()  # noqa: RUF009 - these are frozen
     staircase: Staircase = Staircase()  # noqa: RUF009
     recompute: Recompute = Recompute()  # noqa: RUF009

@@ -41,6 +41,18 @@ StepFrom = Literal["own load", "steps that only decode", "steps and prompt token
 RecomputeMethod = Literal["write bytes, model shape", "write bytes, fitted", "KV released"]
 EnergySource = Literal["the GPUs' energy counters", "power integrated over the readings"]
 LoadUnit = Literal["in flight", "requests/s"]
+SearchRule = Literal["floor", "long-run"]  # of a search of capacity
+RateVerdict = Literal["pass", "fail", "undecided", "more"]  # more: it takes further runs to tell
+SearchEnd = Literal[
+    "reached",
+    "nothing passed",
+    "nothing failed",
+    "undecided",
+    "deadline",
+    "server changed",
+    "no evidence",
+    "stopped",
+]
 
 Side = Literal["prefill", "decode"]  # of a deployment that divides a request between servers
 STATUS_KINDS: Final[tuple[StatusKind, ...]] = get_args(StatusKind)

@@ -13,6 +13,7 @@ _ELSEWHERE = {
     "header": "the scrape itself",
     "servers": "the scrape itself",
     "load": "vtop's own requests",
+    "capacity": "vtop's own requests",
     "waterfall": "vtop's own requests",
     "ttft": "vtop's own requests",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vtop.session.glossary.capacity import CAPACITY
 from vtop.session.glossary.gpus import GPU
 from vtop.session.glossary.kv import KV
 from vtop.session.glossary.latencies import LATENCIES
@@ -14,6 +15,6 @@ from vtop.session.glossary.tokens import TOKENS
 from vtop.session.glossary.ttft import TTFT
 
 NUMBERS: tuple[Number, ...] = (
-    *(*HEADER, *REQUESTS, *KV, *GPU, *TTFT, *TOKENS, *LATENCIES, *LOAD, *SERVERS, *ENGINES),
+    *(*HEADER, *REQUESTS, *KV, *GPU, *TTFT, *TOKENS, *LATENCIES, *LOAD, *CAPACITY, *SERVERS, *ENGINES),
     *(*SPECULATION, *LORA),
 )

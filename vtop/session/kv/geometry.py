@@ -20,10 +20,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from vtop.session.kv.model_numbers import HEADS, HIDDEN, KV_HEADS, LAYERS, first, nonsense
+
 FULL, MLA, SLIDING, CHUNKED, STATE = "full", "mla", "sliding", "chunked", "state"
 
 Shape = Mapping[str, int | str]
-MOST_LAYERS: Final = 10_000
 
 _DTYPE_BYTES: Final = {"float32": 4.0, "float": 4.0, "half": 2.0, "float16": 2.0, "bfloat16": 2.0}
 _ONE_BYTE: Final = ("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc", "int8")
@@ -79,9 +80,11 @@ def cache_dtype_of(shape: Shape, cache_dtype: str | None) -> str:
 
 def layers_of(shape: Shape) -> tuple[KvLayer, ...] | str:
     """A layer each; or why the numbers do not say it."""
-    count = _first(shape, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
-    if not count or count > MOST_LAYERS:
-        return "it says no number of layers" if not count else f"{count:,} layers are no model's"
+    if (why := nonsense(shape)) is not None:
+        return why
+    count = first(shape, *LAYERS)
+    if count is None:
+        return "it says no number of layers"
     if shape.get("is_encoder_decoder"):
         return "encoder-decoder models keep cross attention too: not computed"
     if _int(shape, "index_topk") is not None:
@@ -143,8 +146,7 @@ def _kinds(shape: Shape, count: int) -> list[tuple[str, int | None]] | str:
     told = next((str(shape[name]) for name in _TYPE_LISTS if shape.get(name)), "")
     words = told.split(",") if told else list(str(shape.get("hybrid_override_pattern", "")))
     if words:
-        while len(words) < count:
-            words = words + words  # a pattern that repeats
+        words *= -(-count // len(words))  # block_types is a pattern that repeats
         return _told(words[:count], window, chunk)
     every, first = _int(shape, "attn_layer_period"), _int(shape, "attn_layer_offset") or 0
     if every:
@@ -180,23 +182,16 @@ def _told(words: list[str], window: int | None, chunk: int | None) -> list[tuple
 
 def _heads(shape: Shape, count: int) -> list[tuple[int, int]] | str:
     """(KV heads, numbers of a token and head) a layer. head_dim is the config's own, where it says one."""
-    heads, hidden = (
-        _first(shape, "num_attention_heads", "n_head", "n_heads"),
-        _first(shape, "hidden_size", "n_embd", "d_model"),
-    )
-    head_dim = _first(shape, "head_dim", "kv_channels") or (hidden // heads if hidden and heads else None)
+    heads, hidden = first(shape, *HEADS), first(shape, *HIDDEN)
+    head_dim = first(shape, "head_dim", "kv_channels") or (hidden // heads if hidden and heads else None)
     if not head_dim:
         return "it says neither head_dim nor hidden_size and num_attention_heads"
     values = head_dim + (_int(shape, "v_head_dim") or head_dim)
     each = shape.get("num_key_value_heads", shape.get("num_kv_heads"))
     if isinstance(each, str):
-        listed = [int(word) for word in each.split(",") if word.strip().isdecimal()]
-        if len(listed) != count:
-            return f"its list of KV heads has {len(listed)} numbers for {count} layers"
+        listed = [int(word) for word in each.split(",")]
         return [(one, values) for one in listed]
-    kv_heads = _first(shape, "num_key_value_heads", "num_kv_heads", "multi_query_group_num") or (
-        1 if shape.get("multi_query") else heads
-    )
+    kv_heads = first(shape, *KV_HEADS) or (1 if shape.get("multi_query") else heads)
     return [(kv_heads, values)] * count if kv_heads else "it says no number of KV heads"
 
 
@@ -219,10 +214,6 @@ def _state_bytes(shape: Shape) -> float | None:
     return None
 
 
-def _first(shape: Shape, *names: str) -> int | None:
-    return next((value for name in names if (value := _int(shape, name)) is not None), None)
-
-
 def _int(shape: Shape, name: str) -> int | None:
     value = shape.get(name)
-    return value if isinstance(value, int) and value >= 0 else None
+    return value if isinstance(value, int) else None

@@ -10,8 +10,12 @@ FAIL or UNDECIDED; an undecided one gets more runs, up to MOST_FACTOR x N, and n
 share their gaps, lengths and prompts, scaled by the rate, so that neighbouring rates differ by load alone.
 
 The search doubles from its first rate until one fails, or halves until one passes, then halves the bracket on a log
-scale until fails / passes <= 1 + precision; around an undecided rate it goes on, on either side. At the end the passing
-rate is held for one long run: a failure there makes it a failing rate, and the search goes on below.
+scale until fails / passes <= 1 + precision; around an undecided rate it goes on, on either side. Where a simulated
+search came before, its bracket, corrected by what was measured, says where to look first (foretold.py). At the end the
+passing rate is held for one long run: a failure there makes it a failing rate, and the search goes on below.
+
+A rate that passes above one that fails: both are run once more with the same seeds, the failing one first. A rate
+whose two verdicts differ is UNDECIDED; where both stand, the bracket is widened over them.
 
 Sources: aiperf's named ends, guidellm's `resolved`, MLPerf's confirmation of what was found; here by whole runs.
 """
@@ -20,26 +24,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import fmean, stdev
-from typing import Final, Literal, get_args
+from typing import Final, get_args
 
+from vtop.recording import SimulatedSearch
 from vtop.samples import half_of_mean
+from vtop.session.capacity.foretold import next_rate
+from vtop.session.frame.load import BoundAttainment, LengthAttainment
+from vtop.session.frame.vocabulary import RateVerdict, SearchEnd, SearchRule
 from vtop.session.load.attainment import Attainment
-
-Verdict = Literal["pass", "fail", "undecided", "more"]  # more: it takes further runs to tell
-End = Literal[
-    "reached",
-    "nothing passed",
-    "nothing failed",
-    "undecided",
-    "deadline",
-    "server changed",
-    "no evidence",
-    "stopped",
-]
-RuleName = Literal["floor", "long-run"]
 
 MOST_FACTOR: Final = 3  # so many times N runs at most for an undecided rate
 MOST_REFUSED: Final = 3  # runs in a row that are no evidence
@@ -47,6 +42,8 @@ GROWN: Final = 8  # requests
 LEAST_RUNS: Final = 4  # of the long-run rule, before a rate is judged
 HOLD_FACTOR: Final = 4  # the long run at the end is so many times n
 
+LEAST_ALONE: Final = 20  # requests, for the attainment at no load
+Z: Final = 2.326  # of a normal number: 1 % beyond
 CONFIDENCE: Final = 0.99  # of the interval of a mean: several rates are judged, each several times
 
 
@@ -54,7 +51,7 @@ CONFIDENCE: Final = 0.99  # of the interval of a mean: several rates are judged,
 class Plan:
     """What is searched, fixed before the first run. Rates in requests/s; requests: measured, in each run."""
 
-    rule: RuleName
+    rule: SearchRule
     target_ratio: float
     runs: int
     requests: int
@@ -64,6 +61,7 @@ class Plan:
     most_per_s: float = 10_000.0
     precision_ratio: float = 0.05
     hold: bool = True
+    simulated: SimulatedSearch | None = None  # before
 
     @property
     def name(self) -> str:
@@ -90,6 +88,12 @@ class RunResult:
     kv_peak_ratio: float | None = None
     backlog: tuple[int, ...] = ()  # asked and not answered, at the ends of the quarters of the time in which they came
     client_queue_peak: float | None = None  # requests that waited in the client for a slot under a cap (max=)
+    alone: int = 0  # requests with no other in flight from due to end, and how many of them kept every bound
+    alone_kept: int = 0
+    residence_s: float | None = None  # of an answered request in the mean, from due to end
+    sending_s: float = 0.0  # from the first that came to the last
+    times: tuple[BoundAttainment, ...] = ()  # by bound
+    by_length: tuple[LengthAttainment, ...] = ()  # where lengths differ by a factor of four
     why_not: str | None = None
     server_changed: bool = False  # that is why
     hold: bool = False
@@ -110,7 +114,7 @@ class RateResult:
     """A rate as its runs judge it. half_ratio: half of the 99 % interval of the mean; None of fewer than two runs."""
 
     rate_per_s: float
-    verdict: Verdict
+    verdict: RateVerdict
     runs: tuple[RunResult, ...]
     lowest_ratio: float | None
     mean_ratio: float | None
@@ -129,7 +133,7 @@ class Bracket:
     fails_per_s: float | None
     undecided_per_s: tuple[float, ...]
     monotone: bool
-    end: End | None  # None: the search goes on
+    end: SearchEnd | None  # None: the search goes on
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,15 +164,16 @@ class Search:
 
     plan: Plan
     results: dict[float, list[RunResult]] = field(default_factory=dict)
+    again: dict[float, list[RunResult]] = field(default_factory=dict)  # with seeds that a rate has had before
     held: dict[float, RunResult] = field(default_factory=dict)
     refused: list[RunResult] = field(default_factory=list)
-    end: End | None = None
+    end: SearchEnd | None = None
     why: str | None = None  # in detail
     _in_a_row: int = 0  # refused, since the last that counted
 
     def stop(self, end: str, why: str | None = None) -> None:
         """The search is over, for a reason of the world's."""
-        self.end, self.why = next((one for one in get_args(End) if one == end), "stopped"), why
+        self.end, self.why = next((one for one in get_args(SearchEnd) if one == end), "stopped"), why
 
     def tell(self, result: RunResult) -> None:
         """A run was made. One that is no evidence is not counted; where the server changed, or after MOST_REFUSED in a
@@ -183,18 +188,20 @@ class Search:
         elif result.hold:
             self.held[result.rate_per_s] = result
         else:
-            self.results.setdefault(result.rate_per_s, []).append(result)
+            runs = self.results.setdefault(result.rate_per_s, [])
+            if any(one.seed == result.seed for one in runs):
+                runs = self.again.setdefault(result.rate_per_s, [])
+            runs.append(result)
 
     @property
     def made(self) -> int:
         """Runs so far, those that are no evidence among them."""
-        return sum(map(len, self.results.values())) + len(self.held) + len(self.refused)
+        counted = sum(len(runs) for of in (self.results, self.again) for runs in of.values())
+        return counted + len(self.held) + len(self.refused)
 
-    def go_on(
-        self, results: dict[float, list[RunResult]], held: dict[float, RunResult], refused: list[RunResult]
-    ) -> None:
+    def go_on(self, found: Search) -> None:
         """With what an interrupted search of the same plan found."""
-        self.results, self.held, self.refused = results, held, refused
+        self.results, self.again, self.held, self.refused = found.results, found.again, found.held, found.refused
         self.end = self.why = None
 
     def next(self) -> Next | None:
@@ -207,17 +214,44 @@ class Search:
             if self.plan.hold and passes is not None and passes not in self.held:
                 return Next(passes, self.plan.seeds[0] + 1_000_000, HOLD_FACTOR * self.plan.requests, hold=True)
             self.end = rate
+            if rate == "nothing passed" and (zero := self.zero_load) is not None:
+                self.why = f"{zero[1]:,} of {zero[0]:,} requests that were alone on the server kept it"
             return None
-        made = len(self.results.get(rate, ()))
+        of = self.results if self._judged(self.results.get(rate, ())) == "more" else self.again
+        made = len(of.get(rate, ()))
         seeds = self.plan.seeds
         seed = seeds[made] if made < len(seeds) else seeds[-1] + 1 + made - len(seeds)
         return Next(rate, seed, self.plan.requests)
 
-    def verdict(self, rate: float) -> Verdict:
-        """Of a rate by its runs so far, and by its long run where there was one."""
-        if (held := self.held.get(rate)) is not None and (held.attained.ratio or 0.0) < self.plan.target_ratio:
+    @property
+    def zero_load(self) -> tuple[int, int] | None:
+        """Requests that were alone on the server, and how many of them kept every bound, over all runs; None: too few
+        to tell."""
+        runs = [run for of in self.results.values() for run in of]
+        alone, kept = sum(run.alone for run in runs), sum(run.alone_kept for run in runs)
+        return (alone, kept) if alone >= LEAST_ALONE else None
+
+    def _never_passes(self) -> bool:
+        """Whether requests that were alone miss the target for certain, so that no lower rate can keep it."""
+        if (zero := self.zero_load) is None:
+            return False
+        many, share = zero[0], zero[1] / zero[0]
+        root = math.sqrt(share * (1 - share) / many + (Z / (2 * many)) ** 2)
+        return (share + Z * Z / (2 * many) + Z * root) / (1 + Z * Z / many) < self.plan.target_ratio  # Wilson 1927
+
+    def verdict(self, rate: float) -> RateVerdict:
+        """Of a rate by its runs so far, by the same once more where they were, and by its long run."""
+        if self._did_not_hold(rate):
             return "fail"
-        ratios = [one.attained.ratio for one in self.results.get(rate, ())]
+        first, second = (self._judged(of.get(rate, ())) for of in (self.results, self.again))
+        return first if first == "more" or second in ("more", first) else "undecided"
+
+    def _did_not_hold(self, rate: float) -> bool:
+        held = self.held.get(rate)
+        return held is not None and (held.attained.ratio or 0.0) < self.plan.target_ratio
+
+    def _judged(self, runs: Sequence[RunResult]) -> RateVerdict:
+        ratios = [one.attained.ratio for one in runs]
         known = [one for one in ratios if one is not None]
         return (_floor if self.plan.rule == "floor" else _long_run)(self.plan, known)
 
@@ -225,7 +259,7 @@ class Search:
         """Every rate tried, the lowest first."""
         found = []
         for rate in sorted(self.results):
-            runs = self.results[rate]
+            runs = [*self.results[rate], *self.again.get(rate, ())]
             ratios = [one.attained.ratio for one in runs if one.attained.ratio is not None]
             found.append(
                 RateResult(
@@ -261,22 +295,27 @@ class Search:
         requests = rates * plan.runs * plan.requests + (HOLD_FACTOR * plan.requests if plan.hold else 0)
         return Left(rates, rates * plan.runs + plan.hold, requests / middle)
 
-    def _rate(self) -> float | End:
+    def _rate(self) -> float | SearchEnd:
         """The rate that needs a run; or how the search ends, all being judged and the bracket no narrower to be had."""
         plan = self.plan
         for rate in self.results:
             if self.verdict(rate) == "more":
                 return rate
+        if (twice := self._to_be_repeated()) is not None:
+            return twice
         now = self.bracket()
         low, high = now.passes_per_s, now.fails_per_s
         if low is None and high is None and not now.undecided_per_s:
             return min(max(plan.first_per_s, plan.least_per_s), plan.most_per_s)
         if low is None:
             lowest = min(self.results)
-            return max(lowest / 2, plan.least_per_s) if lowest > plan.least_per_s else "nothing passed"
+            lower = self._foretold(None, lowest) or lowest / 2
+            on = lowest > plan.least_per_s and not self._never_passes()
+            return max(lower, plan.least_per_s) if on else "nothing passed"
         if high is None:
             highest = max(self.results)
-            return min(highest * 2, plan.most_per_s) if highest < plan.most_per_s else "nothing failed"
+            higher = self._foretold(highest, None) or highest * 2
+            return min(higher, plan.most_per_s) if highest < plan.most_per_s else "nothing failed"
         marks = [low, *(rate for rate in now.undecided_per_s if low < rate < high), high]
         gaps = [(b / a, a, b) for a, b in pairwise(marks) if b / a > 1 + plan.precision_ratio]
         if len(marks) > 2:  # only beside a judged rate can the bracket still move
@@ -284,7 +323,23 @@ class Search:
         if not gaps:
             return "undecided" if len(marks) > 2 else "reached"
         _, a, b = max(gaps)
-        return float(f"{math.sqrt(a * b):.4g}")
+        foretold = self._foretold(a, b) if len(marks) == 2 else None
+        return foretold or float(f"{math.sqrt(a * b):.4g}")
+
+    def _to_be_repeated(self) -> float | None:
+        """A rate that failed below one that passed, or passed above one that failed, and was not run once more."""
+        by = {rate: self.verdict(rate) for rate in self.results}
+        failed = [rate for rate in by if by[rate] == "fail"]
+        passed = [rate for rate in by if by[rate] == "pass"]
+        apart = [rate for rate in failed if rate < max(passed, default=0.0) and not self._did_not_hold(rate)]
+        apart += [rate for rate in passed if rate > min(failed, default=math.inf)]
+        return next((rate for rate in apart if self._judged(self.again.get(rate, ())) == "more"), None)
+
+    def _foretold(self, low: float | None, high: float | None) -> float | None:
+        if self.plan.simulated is None:
+            return None
+        measured = [(one.rate_per_s, one.mean_ratio) for one in self.rates() if one.mean_ratio is not None]
+        return next_rate(self.plan.simulated, measured, self.plan.target_ratio, (low, high), self.plan.precision_ratio)
 
 
 def grows(backlog: Sequence[int]) -> bool:
@@ -295,6 +350,14 @@ def grows(backlog: Sequence[int]) -> bool:
         return False
     rising = all(a < b for a, b in pairwise(backlog))
     return rising and backlog[-1] >= 2 * max(1, backlog[0]) and backlog[-1] - backlog[0] >= GROWN
+
+
+def by_the_other_rule(search: Search) -> tuple[Plan, Bracket]:
+    """What the same runs say by the rule that was not asked for: of each rate the first N."""
+    plan = search.plan
+    other = Search(replace(plan, rule="floor" if plan.rule == "long-run" else "long-run"))
+    other.results = {rate: runs[: plan.runs] for rate, runs in search.results.items()}
+    return other.plan, other.bracket()
 
 
 def goodput_of(search: Search) -> float | None:
@@ -318,13 +381,13 @@ def paired(first: Search, second: Search) -> tuple[Paired, ...]:
     return tuple(found)
 
 
-def _floor(plan: Plan, ratios: Sequence[float]) -> Verdict:
+def _floor(plan: Plan, ratios: Sequence[float]) -> RateVerdict:
     if any(ratio < plan.target_ratio for ratio in ratios):
         return "fail"
     return "pass" if len(ratios) >= plan.runs else "more"
 
 
-def _long_run(plan: Plan, ratios: Sequence[float]) -> Verdict:
+def _long_run(plan: Plan, ratios: Sequence[float]) -> RateVerdict:
     if len(ratios) < min(LEAST_RUNS, plan.runs):
         return "more"
     looks = {plan.runs, 2 * plan.runs, MOST_FACTOR * plan.runs}  # each look is another chance to be wrong
