@@ -140,7 +140,7 @@ def _counts(part: LoadPart, width: int, look: Look) -> Line:
     if part.rejected:
         shown.append(Phrase(1, ((f"rejected {units.count(part.rejected)}", "bad"),)))
     if any(row[at][0] == INFINITE for row in _rows(part) for at in kept_of(_TABLE, width)):
-        shown.append(Phrase(1, ((f"{INFINITE} is a failed one", "dim"),)))
+        shown.append(Phrase(1, ((f"{INFINITE} is a {'failed' if part.failed else 'broken-off'} one", "dim"),)))
     if part.unfinished:
         shown.append(Phrase(1, ((f"unfinished {units.count(part.unfinished)}", "dim"),)))
     shown.append(Phrase(2, (("sent ", "dim"), (units.count(part.sent), "text"))))
