@@ -346,3 +346,16 @@ def test_a_stretch_cut_out_of_a_search_holds_the_whole_runs_in_it() -> None:
 
     assert [run.seed for run in found_from(second - 1.0).results[4.0]] == [102]
     assert found_from(session.end_s).results == {}
+
+
+def test_a_bound_that_this_vtop_does_not_know_and_a_rate_of_nothing_break_no_frame() -> None:
+    one = Made(msgspec.structs.replace(SEARCH, slo={"ttft": 0.5, "later": 1.0}))
+    one.run(4.0, 101, slo={"ttft": 0.5, "later": 1.0})
+    one.log.add(Load(phase=1, state="begin", spec="", shape="open", rate_per_s=0.0, requests=20, seed=102), one.now_s)
+    one.log.add(Load(phase=1, state="end", reason="done", spec="", shape="open"), one.now_s + 1)
+    session = one.log.session()
+    part = session.frame(session.end_s).capacity
+    assert part is not None
+    assert [rate.rate_per_s for rate in part.rates] == [4.0]
+    (answer,) = on_record(session)
+    assert "later ≤ 1.00 s" in " ".join(str(block) for section in sections(answer) for block in section.blocks)

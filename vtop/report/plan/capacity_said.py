@@ -49,7 +49,7 @@ def caveats(answer: CapacityResult) -> list[str]:
 
 
 def bounds_words(answer: CapacityResult) -> str:
-    return ", ".join(f"{BOUND_NAMES[f'{name}_s']} ≤ {units.seconds(bound)}" for name, bound in answer.bounds)
+    return ", ".join(f"{BOUND_NAMES.get(f'{name}_s', name)} ≤ {units.seconds(bound)}" for name, bound in answer.bounds)
 
 
 def _end(answer: CapacityResult) -> str:
