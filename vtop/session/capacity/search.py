@@ -289,7 +289,9 @@ class Search:
         plan, now = self.plan, self.bracket()
         low, high = now.passes_per_s, now.fails_per_s
         middle = math.sqrt(low * high) if low and high else low or high or plan.first_per_s
-        ratio = high / low if low and high else 2.0
+        told = plan.simulated
+        foretold = told.fails_per_s / told.passes_per_s if told and told.fails_per_s and told.passes_per_s else 2.0
+        ratio = high / low if low and high else foretold
         halvings = max(0, math.ceil(math.log2(max(1.0, math.log(ratio) / math.log1p(plan.precision_ratio)))))
         rates = halvings + (2 if low is None and high is None else 1 if low is None or high is None else 0)
         requests = rates * plan.runs * plan.requests + (HOLD_FACTOR * plan.requests if plan.hold else 0)
