@@ -117,6 +117,12 @@ def _failing(answer: CapacityResult) -> list[str]:
             f"; {lost.errors:,} failed, {lost.timeouts:,} timed out, {lost.rejected:,} were rejected, {lost.open:,} "
             "were never answered"
         )
+    if worst.engines:
+        most, least = worst.engines[0], worst.engines[-1]
+        said += (
+            f"; of {len(worst.engines)} engines, engine {most.name} had at most {units.count(most.waiting)} waiting, "
+            f"engine {least.name} {units.count(least.waiting)}"
+        )
     if worst.client_queue_peak:
         said += f"; up to {worst.client_queue_peak:,.0f} waited in the client for a slot, under the cap"
     if worst.backlog:
