@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tracemalloc
 from typing import Any
 
@@ -14,7 +15,7 @@ from vtop.session.history.sampling import sampling
 from vtop.session.history.window import window
 from vtop.session.load.compact_requests import Ended
 from vtop.session.load.distribution import of_window
-from vtop.session.load.exact_histogram import ExactHistogram
+from vtop.session.load.exact_histogram import EXACT_UP_TO, ExactHistogram
 
 
 def test_a_request_comes_back_as_it_was() -> None:
@@ -122,3 +123,18 @@ def test_a_request_of_twenty_tokens_takes_160_bytes_or_less() -> None:
         assert tracemalloc.get_traced_memory()[0] < 1_600_000
     finally:
         tracemalloc.stop()
+
+
+def test_a_pile_of_a_day_of_different_durations_stays_small_and_right_to_1_in_8192() -> None:
+    """40,000 different ones, one by one and at once, keep to a bound in memory; the small ones stay exact."""
+    values = [5, 8191, *(20_000 + 977 * k for k in range(40_000))]
+    one_by_one, at_once = ExactHistogram(), ExactHistogram()
+    for us in values:
+        one_by_one.add_us(us)
+    at_once.add_all_us(values)
+    for spread in (one_by_one, at_once):
+        assert (spread.n, spread.mean_s) == (len(values), sum(values) / len(values) / 1e6)
+        for q, found in zip((0.5, 0.99, 0.999), spread.quantiles((0.5, 0.99, 0.999)), strict=True):
+            assert found == pytest.approx(values[math.ceil(q * len(values)) - 1] / 1e6, rel=1 / 8_192)
+        assert spread.curve(200)[0][0] == 5e-6
+        assert len(spread._counts) < EXACT_UP_TO
