@@ -362,6 +362,7 @@ class Session:
         """
         self._log.forget(before_s, EVENTS_SHOWN * 10)
         for server in self.servers:
+            self._detectors[server].forget(before_s)
             server.forget(before_s)
 
     def unlike_peers(self) -> tuple[NamedPeer, ...]:

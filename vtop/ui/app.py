@@ -240,8 +240,6 @@ class VtopApp(textual_private.OneLineApp):
             if time.monotonic() - began > FOLD_FOR_S and self.session.end_s >= self.playhead.now():
                 break
         self._say_troubles()
-        if fleets.shown(self):
-            fleets.prepare(self)
         if self._load is not None and self._load.failed is not None and not self._load_failed:
             self._load_failed = True
             self.say(f"the load does not run: {self._load.failed}", bad=True, for_s=UNTIL_CLICKED_S)
@@ -249,12 +247,16 @@ class VtopApp(textual_private.OneLineApp):
         if self._prices is not None and self.only == "why":
             self._prices.asked(now_s)
         moved = now_s != self._drawn_at_s or (self._prices is not None and self._prices.made != self._priced)
-        if self.playhead.live and self.live is not None:
-            since_s = began - self._drawn_clock  # time passes: the age of the data is news
-            apart_s = fleets.APART_S if fleets.shown(self) else APART_S
+        since_s, apart_s = began - self._drawn_clock, fleets.APART_S if fleets.shown(self) else APART_S
+        if fleets.shown(self) and since_s * self.playhead.speed < apart_s:
+            moved = False  # on its way: a frame of so many takes long
+        if self.playhead.live and self.live is not None:  # time passes: the age of the data is news
             moved = since_s >= AGE_S or (self._news and (since_s >= apart_s or not self._scrapes_seen()))
-        if moved or self._held or self.scene is None:
+        due = moved or self._held or self.scene is None
+        if due:
             self.draw()
+        if fleets.shown(self) and (self._held or not due):  # else a key would wait for both
+            fleets.prepare(self)
 
     def take_in(self) -> int:
         """Fold the next slice of the recording; how many events it had."""
@@ -371,7 +373,7 @@ class VtopApp(textual_private.OneLineApp):
             self.playhead.play()
         else:
             self.playhead.toggle()
-        self.draw()
+        self.draw(again=fleets.shown(self))  # of many servers the instant itself comes with the next drawing
 
     def action_scrub(self, steps: int) -> None:
         """Move the playhead by a thirtieth of the window; at the end it is live."""
