@@ -140,7 +140,7 @@ _FOOTERS: Final = {
         ("picture", "picture"), ("palette", "all"),
     ),
     "list": (
-        ("quit", "quit"), ("help", "numbers"), ("shrink", "all panels"), ("one-server", "find"),
+        ("quit", "quit"), ("shrink", "all panels"), ("one-server", "find"), ("help", "numbers"),
         ("next-panel", "next panel"), ("pause", "pause"), ("back forward", "scroll"), ("zoom-in zoom-out", "zoom"),
         ("copy-text", "copy"), ("picture", "picture"), ("palette", "all"),
     ),
