@@ -140,7 +140,7 @@ _FOOTERS: Final = {
         ("picture", "picture"), ("palette", "all"),
     ),
     "list": (
-        ("quit", "quit"), ("shrink", "all panels"), ("one-server", "find"), ("help", "numbers"),
+        ("quit", "quit"), ("help", "numbers"), ("one-server", "find"), ("shrink", "all panels"),
         ("next-panel", "next panel"), ("pause", "pause"), ("back forward", "scroll"), ("zoom-in zoom-out", "zoom"),
         ("copy-text", "copy"), ("picture", "picture"), ("palette", "all"),
     ),
