@@ -318,6 +318,8 @@ class VtopApp(textual_private.OneLineApp):
         elif self.only is not None:
             mode = "list" if self.only in rows.LISTS else "enlarged"
         keys = self._footers[mode]
+        if self.hidden and self.only is None:  # a digit pressed by mistake, or last week
+            keys = (*keys[:3], (self.face_of("show-all"), f"show {len(self.hidden)} hidden"), *keys[3:])
         self.scene = Scene(frame, self.state_words(fresh=frame.status.fresh), keys, seeking.timeline_of(self), holds)
 
     def window_s(self) -> float:
