@@ -235,6 +235,8 @@ class VtopApp(textual_private.OneLineApp):
         self._say_troubles()
         if fleets.shown(self):
             fleets.prepare(self)
+        if self.live is not None:
+            self.session.bound()
         if self._load is not None and self._load.failed is not None and not self._load_failed:
             self._load_failed = True
             self.say(f"the load does not run: {self._load.failed}", bad=True, for_s=UNTIL_CLICKED_S)
