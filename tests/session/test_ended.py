@@ -138,3 +138,25 @@ def test_a_pile_of_a_day_of_different_durations_stays_small_and_right_to_1_in_81
             assert found == pytest.approx(values[math.ceil(q * len(values)) - 1] / 1e6, rel=1 / 8_192)
         assert spread.curve(200)[0][0] == 5e-6
         assert len(spread._counts) < EXACT_UP_TO
+
+
+def test_the_first_may_be_given_up_and_the_rest_stays_as_it_was() -> None:
+    """Among narrow and wide gaps, fields that few have, and a number that no array takes."""
+    kept = Ended()
+    requests = [
+        Request(id=0, phase=0, gaps_us=(1, 2, 3)),
+        Request(id=1, phase=0, gaps_us=(100_000, 5), detail="slow"),
+        Request(id=1 << 40, phase=0, gaps_us=(4,), t=2.0),
+        Request(id=3, phase=0, gaps_us=(200_000,), detail="slower"),
+        Request(id=4, phase=0, gaps_us=None),
+        Request(id=5, phase=0, gaps_us=(7, 8)),
+    ]
+    for request in requests[:5]:
+        kept.append(request)
+    kept.forget(2)
+    assert list(kept) == requests[2:5]
+    kept.append(requests[5])
+    kept.forget(1)
+    assert list(kept) == requests[3:]
+    assert [one.id for one in kept.bare(3)] == [3, 4, 5]
+    assert [one.output_tokens for one in kept.outputs(3)] == [None] * 3

@@ -240,6 +240,8 @@ class VtopApp(textual_private.OneLineApp):
             if time.monotonic() - began > FOLD_FOR_S and self.session.end_s >= self.playhead.now():
                 break
         self._say_troubles()
+        if self.live is not None:
+            self.session.bound()
         if self._load is not None and self._load.failed is not None and not self._load_failed:
             self._load_failed = True
             self.say(f"the load does not run: {self._load.failed}", bad=True, for_s=UNTIL_CLICKED_S)
