@@ -661,3 +661,49 @@ def test_that_running_came_to_its_limit_now_and_then_is_said_though_no_scrape_ca
     found = recorded("open_loop_seats48").frame(22.9, View(300.0, 2)).verdict
     assert found.limit == "none"
     assert "up to 47 running at once, 48 may" in found.sentence
+
+
+# --- of which scrapes ------------------------------------------------------------------------------------------------
+
+
+def test_a_queue_that_grows_is_one_load_and_its_limit_is_named_all_along() -> None:
+    """Every few seconds there were a third more than before, and "too few scrapes yet to tell" between them."""
+    log, server = Log(), Server()
+    found = []
+    for second in range(60):
+        server.engine.running, server.engine.kv = 16, 0.2
+        server.engine.waiting = 3.5 * second
+        server.engine.count(generation_tokens=100)
+        server.engine.finish()
+        log.scrape(float(second), server.exposition(POOL))
+        found.append(log.frame().verdict)
+    assert {one.limit for one in found[6:]} == {"max-num-seqs"}
+    assert "31 scrapes in 30.0 s" in found[-1].sentence
+
+
+def test_a_queue_that_comes_at_once_is_another_load() -> None:
+    def came(second: int, server: Server) -> None:
+        server.engine.running, server.engine.kv = 16, 0.2
+        server.engine.waiting = 2 if second < 30 else 80
+
+    assert "10 scrapes in 9.00 s" in said(came).sentence
+
+
+def test_after_a_restart_nothing_is_said_of_the_server_before_it() -> None:
+    log, server = Log(), Server()
+    for second in range(33):
+        if second == 30:
+            server.restart()
+        server.engine.running, server.engine.kv = (24, 0.3) if second != 30 else (0, 0.0)
+        server.engine.count(generation_tokens=100)
+        log.scrape(float(second), server.exposition(POOL))
+    assert "24 running" not in log.frame(30.5).verdict.sentence
+    assert log.frame(32.5).verdict.sentence == "too few scrapes yet to tell"
+
+
+def test_kv_use_is_that_of_the_scrapes_with_requests() -> None:
+    def now_and_then(second: int, server: Server) -> None:
+        here = second % 3 == 0
+        server.engine.running, server.engine.kv = 16 * here, 0.4 * here
+
+    assert said(now_and_then).evidence[2] == "KV 40 %"

@@ -399,6 +399,10 @@ def _row(part: LoadPart, frame: Frame) -> str:
         said.append(str(part.reason))
     if part.unfinished:
         said.append(f"{part.unfinished} unfinished")
+    if part.rejected:
+        said.append(f"rejected {part.rejected}")
+    if part.slot_wait is not None:
+        said.append(f"waits for a slot {units.seconds(part.slot_wait.mean_s)} in the mean")
     said += [f"{name} {count}" for name, count in part.failed_by_class]
     if part.slo is not None:
         said.append(f"kept {units.percent(part.slo.attainment_ratio)}")
