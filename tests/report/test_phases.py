@@ -194,3 +194,13 @@ def test_a_closed_loop_that_follows_a_smaller_one_without_a_pause_is_a_load_of_i
 )
 def test_what_grows_little_by_little_or_runs_out_is_one_load(counts: list[float]) -> None:
     assert in_flight(counts) == ["all requests"]
+
+
+def test_two_stretches_beside_a_gap_share_no_second_of_it() -> None:
+    """The one had ended with the first scrape after the gap, the other begun with the last one before it."""
+    log, server = Log(), Server()
+    for at in range(60):
+        server.engine.running = 32.0 * (2 < at < 55)
+        if not 20 <= at < 41:
+            log.scrape(float(at), server)
+    assert [(one.begin_s, one.end_s) for one in ranges(log.session())] == [(2.0, 19.0), (41.0, 55.0)]

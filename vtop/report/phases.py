@@ -204,7 +204,8 @@ def _with_requests(server: ServerHistory) -> list[tuple[float, float]]:
         found[-1] = (found[-1][0], scrape)
     spans = []
     for begin, end in found:
-        edges = [max(0, begin - 1), *_steps(present, begin, end), min(end + 1, last)]
+        before, after = max(0, begin - int(begin not in anew)), min(end + int(end + 1 not in anew), last)
+        edges = [before, *_steps(present, begin, end), after]
         spans += [(server.at_s[one], server.at_s[other]) for one, other in pairwise(edges)]
     return spans
 
