@@ -74,11 +74,13 @@ def running(words: list[str]) -> Iterator[subprocess.Popen[bytes]]:
                 process.kill()
 
 
-def ups(port: int) -> list[str]:
-    """The values of `up` that are stored."""
+def ups(port: int) -> list[list[str]]:
+    """The values of `up` that are stored, of each job."""
     try:
-        asked = build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/api/v1/query?query=up%5B5s%5D", timeout=2)
-        return [row["values"][-1][1] for row in json.load(asked)["data"]["result"]]
+        asked = build_opener(ProxyHandler({})).open(
+            f"http://127.0.0.1:{port}/api/v1/query?query=up%5B10s%5D", timeout=2
+        )
+        return [[value for _, value in row["values"]] for row in json.load(asked)["data"]["result"]]
     except OSError:
         return []
 
@@ -95,7 +97,7 @@ def until_ready(port: int) -> None:
 
 def until_scraped(port: int) -> None:
     ends_s = time.monotonic() + 30
-    while ups(port) != ["1", "1"]:
+    while [values[-3:] for values in ups(port)] != [["1"] * 3] * 2:  # of fewer the interval cannot be told
         assert time.monotonic() < ends_s, "it scraped nothing in 30 s"
         time.sleep(0.2)
 
