@@ -28,9 +28,9 @@ KEYS = {
     "space": b" ", "+": b"+", "-": b"-", "o": b"o", "b": b"b", "?": b"?", "esc": b"\x1b",
     "down": b"\x1b[B", "up": b"\x1b[A", "page down": b"\x1b[6~", "page up": b"\x1b[5~",
 }  # fmt: skip
-ROUND = (
-    "down", "down", "down", "page down", "up", "up", "page up", "space", "space", "down", "down", "o", "down", "up",
-    "+", "-", "down", "b", "down", "b", "?", "esc",
+ROUND = (  # none of them finds nothing to do: after another order or group the choice begins at the top again
+    "down", "down", "down", "page down", "up", "up", "page up", "space", "space", "down", "down", "o", "esc", "down",
+    "down", "up", "+", "-", "down", "b", "esc", "down", "b", "esc", "down", "?", "esc",
 )  # fmt: skip
 SETTLE_S = 20.0
 ROW_S = 10.0

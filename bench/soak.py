@@ -1,8 +1,9 @@
 """A simulated day: how memory, the time of a frame and of a second's work change while a session goes on.
 
 Run from the repository: python bench/soak.py [--hours 24] [--requests 1000000] [--file]. A page and a reading of the
-GPU each simulated second (those of bench/day.py) and vtop's own requests evenly in between go through the code that a
-live session goes through: written as lines, decoded, taken in, and one frame of five minutes a simulated minute.
+GPU each simulated second (those of bench/day.py) and vtop's own requests evenly in between, no two alike in time, in
+three lines each (sent, first token, over), go through the code of a live session: written, decoded, taken in, bounded,
+and one frame of five minutes a simulated minute.
 Without --file the lines are kept nowhere. A row every twelfth of the time.
 """
 
@@ -28,13 +29,20 @@ TOKENS = 20
 ROWS = 12
 
 
-def request(number: int, at_s: float) -> Request:
-    return Request(
-        id=number, phase=0, due_s=at_s - 0.5, admitted_s=at_s - 0.5, sent_s=at_s - 0.5, headers_s=at_s - 0.45,
-        first_s=at_s - 0.4, last_s=at_s, end_s=at_s, status=200, asked_prompt_tokens=64, prompt_tokens=64,
+def request(number: int, at_s: float) -> tuple[Request, Request, Request]:
+    """Its three lines: sent, first token, over."""
+    took_s = 0.5 + (number * 7_368_787 % 9_500_000) / 1e6  # up to 10 s, all different
+    sent_s = at_s - took_s
+    first_s = sent_s + took_s / 5
+    sent = Request(id=number, phase=0, due_s=sent_s - 1e-4, admitted_s=sent_s - 1e-4, sent_s=sent_s)
+    first = Request(id=number, phase=0, first_s=first_s)
+    over = Request(
+        id=number, phase=0, due_s=sent_s - 1e-4, admitted_s=sent_s - 1e-4, sent_s=sent_s, headers_s=sent_s + 0.01,
+        first_s=first_s, last_s=at_s, end_s=at_s, status=200, asked_prompt_tokens=64, prompt_tokens=64,
         asked_output_tokens=TOKENS, output_tokens=TOKENS, tokens_from="ids", chunks=TOKENS, finish="length",
         gaps_us=tuple(20_000 + (number * 7919 + k * 104_729) % 2_000 for k in range(TOKENS - 1)),
     )  # fmt: skip
+    return sent, first, over
 
 
 def memory() -> float:
@@ -64,10 +72,12 @@ def run(hours: float, requests: int, path: Path | None) -> None:
         due = round((second + 1) / seconds * requests)
         for number in range(sent, due):
             now_s = second + 0.01 + 0.98 * (number - sent) / (due - sent)
-            recording.append(request(number, now_s))
+            for line in request(number, now_s):
+                recording.append(line)
         sent = due
         for event in recording.take():
             session.apply(event)
+        session.bound()
         if second % 60 == 59:
             at_s = perf_counter()
             session.frame(now_s, view)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,6 +87,14 @@ def test_record_of_nothing_says_so(tmp_path: Path) -> None:
     found = events(tmp_path / "none.jsonl")
     assert any(isinstance(event, Outage) for event in found)
     assert isinstance(found[-1], End)
+
+
+def test_a_recording_that_ends_before_the_first_attempt_is_over_claims_no_attempt(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"127.0.0.1:{silent.getsockname()[1]}"
+        done = vtop("record", "--url", url, "--for", "0.2", "-o", "none.jsonl", *FAST, folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.decode().splitlines()[-1].endswith("no attempt was over by then; give it longer (--for)")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

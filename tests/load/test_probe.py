@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
+import threading
 
 import pytest
 
@@ -110,14 +113,45 @@ def test_a_vocabulary_that_is_none_is_not_taken(tokens: object, monkeypatch: pyt
 def test_an_answer_without_end_is_not_read_further() -> None:
     with standing_in() as host:
         host.standin.models = Answer(at((0.0, b"x" * (5 << 20))), headers=JSON, framing="none", together=True)
-        with pytest.raises(NotUp, match="more than 4 MiB"):
+        with pytest.raises(VtopError, match="more than 4 MiB"):
             probe.model(endpoint(host))
 
 
 def test_what_answers_no_http_is_told_without_its_escapes_and_without_the_key() -> None:
     with standing_in() as host:
         host.standin.models = Answer(at((0.0, b"HTTX \x1b]0;sk-secret\x07 200\r\n\r\n")), framing="raw", together=True)
-        with pytest.raises(NotUp) as found:
+        with pytest.raises(VtopError, match="no HTTP") as found:
             probe.model(Endpoint(host.standin.url, Access("sk-secret")))
     assert str(found.value).isprintable()
     assert "sk-secret" not in str(found.value)
+
+
+def test_what_is_no_model_list_is_said_at_once_and_what_dribbles_when_its_time_is_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No HTTP and an answer without end are no server to wait for; a head in bytes is one, for a while."""
+    monkeypatch.setattr(probe, "TIMEOUT_S", 0.1)
+    for said, error, words in (
+        (b"SSH-2.0-OpenSSH_9.6\r\n", VtopError, "no HTTP"),
+        (b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n" + b"x" * (5 << 20), VtopError, "more than 4 MiB"),
+        (b"", NotUp, "no answer, or not all of it, in 0.1 s"),
+        (b"HTTP/1.1 200 OK\r\nx: ", NotUp, "no answer, or not all of it, in 0.1 s"),
+    ):
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            over = threading.Event()
+            talking = threading.Thread(target=_say_and_dribble, args=(listening, said, over))
+            talking.start()
+            with pytest.raises(error, match=words) as found:
+                probe.model(Endpoint(f"http://127.0.0.1:{listening.getsockname()[1]}"))
+            over.set()
+            talking.join()
+            assert isinstance(found.value, NotUp) == (error is NotUp)
+
+
+def _say_and_dribble(listening: socket.socket, said: bytes, over: threading.Event) -> None:
+    line, _ = listening.accept()
+    with contextlib.suppress(OSError), line:
+        line.recv(65536)
+        line.sendall(said)
+        while not over.wait(0.02):
+            line.sendall(b"x" if said else b"")

@@ -175,6 +175,11 @@ def test_a_simulated_bracket_says_where_to_look_and_is_corrected_by_what_was_mea
     assert len(found.results) <= rates
 
 
+def test_what_is_left_is_less_where_a_simulated_bracket_says_where_to_look() -> None:
+    plan = replace(PLAN, first_per_s=14.0, precision_ratio=0.08)
+    assert Search(replace(plan, simulated=SIMULATED)).left().rates == 2 < Search(plan).left().rates
+
+
 def test_how_fast_the_engine_is_beside_its_model_is_as_far_as_both_brackets_tell() -> None:
     assert speed(SIMULATED, 12.0, 13.0) == (12.0 / 15.0, 13.0 / 14.0)
     assert speed(SIMULATED, None, 13.0) == (None, 13.0 / 14.0)

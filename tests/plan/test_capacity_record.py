@@ -39,8 +39,8 @@ def quick(_: int) -> dict[str, Any]:
 class Made:
     """A recording of a search: run after run on one server that is scraped every second."""
 
-    def __init__(self, asked: CapacitySearch = SEARCH, servers: int = 1) -> None:
-        self.log, self.server = Log(servers), Server()
+    def __init__(self, asked: CapacitySearch = SEARCH, servers: int = 1, engines: tuple[str, ...] = ("0",)) -> None:
+        self.log, self.server = Log(servers), Server(engines)
         self.now_s, self.phase = 1.0, 0
         for number in range(servers):
             self.log.scrape(0.5, self.server, server=number)
@@ -346,3 +346,27 @@ def test_a_stretch_cut_out_of_a_search_holds_the_whole_runs_in_it() -> None:
 
     assert [run.seed for run in found_from(second - 1.0).results[4.0]] == [102]
     assert found_from(session.end_s).results == {}
+
+
+def test_a_bound_that_this_vtop_does_not_know_and_a_rate_of_nothing_break_no_frame() -> None:
+    one = Made(msgspec.structs.replace(SEARCH, slo={"ttft": 0.5, "later": 1.0}))
+    one.run(4.0, 101, slo={"ttft": 0.5, "later": 1.0})
+    one.log.add(Load(phase=1, state="begin", spec="", shape="open", rate_per_s=0.0, requests=20, seed=102), one.now_s)
+    one.log.add(Load(phase=1, state="end", reason="done", spec="", shape="open"), one.now_s + 1)
+    session = one.log.session()
+    part = session.frame(session.end_s).capacity
+    assert part is not None
+    assert [rate.rate_per_s for rate in part.rates] == [4.0]
+    (answer,) = on_record(session)
+    assert "later ≤ 1.00 s" in " ".join(str(block) for section in sections(answer) for block in section.blocks)
+
+
+def test_of_several_engines_the_one_with_the_longest_queue_is_named() -> None:
+    one = Made(engines=("0", "1"))
+    one.server.engines["1"].waiting = 9.0
+    one.run(4.0, 101, lambda k: {"first_s": 0.9, "last_s": 1.0})
+    (run,) = one.found().search.results[4.0]
+    assert [(peak.name, peak.waiting) for peak in run.engines] == [("1", 9.0), ("0", 0.0)]
+    (answer,) = on_record(one.log.session())
+    words = " ".join(str(block) for section in sections(answer) for block in section.blocks)
+    assert "of 2 engines, engine 1 had at most 9 waiting, engine 0 0" in words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tracemalloc
 from typing import Any
 
@@ -14,7 +15,7 @@ from vtop.session.history.sampling import sampling
 from vtop.session.history.window import window
 from vtop.session.load.compact_requests import Ended
 from vtop.session.load.distribution import of_window
-from vtop.session.load.exact_histogram import ExactHistogram
+from vtop.session.load.exact_histogram import EXACT_UP_TO, ExactHistogram
 
 
 def test_a_request_comes_back_as_it_was() -> None:
@@ -122,3 +123,40 @@ def test_a_request_of_twenty_tokens_takes_160_bytes_or_less() -> None:
         assert tracemalloc.get_traced_memory()[0] < 1_600_000
     finally:
         tracemalloc.stop()
+
+
+def test_a_pile_of_a_day_of_different_durations_stays_small_and_right_to_1_in_8192() -> None:
+    """40,000 different ones, one by one and at once, keep to a bound in memory; the small ones stay exact."""
+    values = [5, 8191, *(20_000 + 977 * k for k in range(40_000))]
+    one_by_one, at_once = ExactHistogram(), ExactHistogram()
+    for us in values:
+        one_by_one.add_us(us)
+    at_once.add_all_us(values)
+    for spread in (one_by_one, at_once):
+        assert (spread.n, spread.mean_s) == (len(values), sum(values) / len(values) / 1e6)
+        for q, found in zip((0.5, 0.99, 0.999), spread.quantiles((0.5, 0.99, 0.999)), strict=True):
+            assert found == pytest.approx(values[math.ceil(q * len(values)) - 1] / 1e6, rel=1 / 8_192)
+        assert spread.curve(200)[0][0] == 5e-6
+        assert len(spread._counts) < EXACT_UP_TO
+
+
+def test_the_first_may_be_given_up_and_the_rest_stays_as_it_was() -> None:
+    """Among narrow and wide gaps, fields that few have, and a number that no array takes."""
+    kept = Ended()
+    requests = [
+        Request(id=0, phase=0, gaps_us=(1, 2, 3)),
+        Request(id=1, phase=0, gaps_us=(100_000, 5), detail="slow"),
+        Request(id=1 << 40, phase=0, gaps_us=(4,), t=2.0),
+        Request(id=3, phase=0, gaps_us=(200_000,), detail="slower"),
+        Request(id=4, phase=0, gaps_us=None),
+        Request(id=5, phase=0, gaps_us=(7, 8)),
+    ]
+    for request in requests[:5]:
+        kept.append(request)
+    kept.forget(2)
+    assert list(kept) == requests[2:5]
+    kept.append(requests[5])
+    kept.forget(1)
+    assert list(kept) == requests[3:]
+    assert [one.id for one in kept.bare(3)] == [3, 4, 5]
+    assert [one.output_tokens for one in kept.outputs(3)] == [None] * 3

@@ -13,7 +13,9 @@ from vtop.recording import Host, Load, LoadHost, Request, Start, Target, decode,
 from vtop.recording.vocabulary import ErrorClass
 from vtop.server_kinds.registry import series_names
 from vtop.session.frame.load import LoadPart, Quantiles
+from vtop.session.load import load as load_history
 from vtop.session.load.exact_histogram import ExactHistogram
+from vtop.session.load.waterfall import waterfall
 from vtop.session.session import Session
 
 START = Start(t=0.0, format=1, vtop="test", unix_s=1e9, servers=(Target(url="http://localhost:8000"),), interval_s=1.0)
@@ -364,3 +366,40 @@ def test_of_several_hosts_the_worst_tells_whether_the_client_is_limited() -> Non
     assert (found.cpu_ratio, found.lag_s) == (0.97, 0.004)
     later = [msgspec.structs.replace(one, t=one.t + 5, load_cpu_ratio=0.1) for one in told]
     assert part(load(1, "begin"), *told, *later).cpu_ratio == 0.1
+
+
+# --- requests that were given up --------------------------------------------------------------------------------------
+
+
+def test_what_was_given_up_of_a_load_changes_no_number_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the same lines one session keeps all, the other 60 requests: a live screen shows the same of both."""
+    monkeypatch.setattr(load_history, "FORGOTTEN_AT_ONCE", 1)
+    lines: list[Load | Request] = [load(0.5, "begin", slo={"ttft": 0.4})]
+    for id in range(300):
+        begun_s, first_s = 1.0 + 0.2 * id, 1.0 + 0.2 * id + 0.1 + (id * 7919 % 500) / 1000
+        one = ended(0.0, id, due_s=begun_s, sent_s=begun_s + 0.001 * (id % 5), first_s=first_s, tokens=5 + id % 7)
+        lines += [sent(begun_s + 0.01, id, due_s=begun_s), Request(t=first_s, id=id, phase=0, first_s=first_s)]
+        lines.append(msgspec.structs.replace(one, t=one.end_s, error="timeout" if id % 50 == 7 else None))
+    kept, trimmed = Session(START), Session(START)
+    for number, line in enumerate(sorted(lines, key=lambda one: one.t)):
+        for made in (kept, trimmed):
+            made.apply(line)
+        trimmed.load.forget(60)
+        if number % 25 == 0:
+            assert _shown(trimmed, line.t) == _shown(kept, line.t)
+    phase = trimmed.load.phases[0]
+    assert len(phase.ended) == 60
+    assert len(phase.sent_t) < 70
+    assert len(trimmed.load.answered[0].t) < 70
+    back_s = phase.forgotten_s + 1.0
+    parts = [made.load.part(back_s) for made in (kept, trimmed)]
+    assert parts[0] is not None
+    assert parts[1] is not None
+    assert parts[0].done == parts[1].done
+    assert trimmed.load.part(phase.forgotten_s - 0.1) is None
+
+
+def _shown(session: Session, now_s: float) -> tuple[bytes, bytes, int]:
+    history = session.load
+    rows = waterfall(history.latest(now_s), now_s, 5.0)
+    return msgspec.json.encode(history.part(now_s)), msgspec.json.encode(rows), history.in_flight_at(0, now_s)

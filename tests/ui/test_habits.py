@@ -50,6 +50,7 @@ async def test_a_digit_hides_a_panel_and_shows_it_again() -> None:
         assert " KV cache " not in text(shown.app)
         assert said(shown.app) == ["KV cache: hidden; 2 shows it again"]
         assert remembered.load().hidden == ("kv",)
+        assert "H show 1 hidden" in text(shown.app).splitlines()[-1]
         await shown.pilot.press("2")
         shown.app.clear_notifications()
         await shown.pilot.pause()

@@ -207,4 +207,5 @@ def _record(attachment: Attachment | PrometheusAttachment, output: Path, for_s: 
     told = f"{scrapes} scrapes" + (f", {failed} attempts failed" if failed else "")
     echo(f"{output}: {units.clock(clock())}, {told}", err=True)
     if not scrapes:
-        raise VtopError("no server answered; the file holds only the attempts")
+        held = "the file holds only the attempts" if failed else "no attempt was over by then; give it longer (--for)"
+        raise VtopError(f"no server answered; {held}")

@@ -65,6 +65,13 @@ class EventLog:
         del self._all[: max(0, min(_seen(self._all, before_t), len(self._all) - kept))]
         self._told = len(self._all)
 
+    def bound(self, kept: int) -> None:
+        """Give up the oldest of more than twice as many."""
+        if len(self._all) > 2 * kept:
+            self.put_into_words()
+            del self._all[:-kept]
+            self._told = len(self._all)
+
     def known(self, now_s: float, most: int | None = None, holds: str = "") -> tuple[LoggedEvent, ...]:
         """By an instant; the latest `most` of it, or of what holds a text."""
         seen = _seen(self._all, now_s)

@@ -74,6 +74,8 @@ from vtop.session.recompute.decode_only import DecodeSteps
 from vtop.session.recompute.write_fit import WriteFit
 
 EVENTS_SHOWN = 200
+KEPT_REQUESTS = 100_000  # of vtop's own load, while it is watched live
+KEPT_EVENTS = 20_000  # likewise
 ENGINES_NAMED = 8
 _JUDGED = View(window_s=60.0, columns=1, stacked=False, limit_alone=True)  # one of several servers
 SAID_AGAIN_S = 60.0  # what goes on is told once in so long
@@ -364,6 +366,12 @@ class Session:
         for server in self.servers:
             self._detectors[server].forget(before_s)
             server.forget(before_s)
+
+    def bound(self) -> None:
+        """So that a live session does not grow with every request and happening: it looks back over the latest
+        KEPT_REQUESTS of vtop's own load and KEPT_EVENTS. What all of them add up to stays, as does what is recorded."""
+        self.load.forget(KEPT_REQUESTS)
+        self._log.bound(KEPT_EVENTS)
 
     def unlike_peers(self) -> tuple[NamedPeer, ...]:
         """The servers that differed from their peers, over the whole session."""

@@ -240,6 +240,8 @@ class VtopApp(textual_private.OneLineApp):
             if time.monotonic() - began > FOLD_FOR_S and self.session.end_s >= self.playhead.now():
                 break
         self._say_troubles()
+        if self.live is not None:
+            self.session.bound()
         if self._load is not None and self._load.failed is not None and not self._load_failed:
             self._load_failed = True
             self.say(f"the load does not run: {self._load.failed}", bad=True, for_s=UNTIL_CLICKED_S)
@@ -318,6 +320,8 @@ class VtopApp(textual_private.OneLineApp):
         elif self.only is not None:
             mode = "list" if self.only in rows.LISTS else "enlarged"
         keys = self._footers[mode]
+        if self.hidden and self.only is None:  # a digit pressed by mistake, or last week
+            keys = (*keys[:3], (self.face_of("show-all"), f"show {len(self.hidden)} hidden"), *keys[3:])
         self.scene = Scene(frame, self.state_words(fresh=frame.status.fresh), keys, seeking.timeline_of(self), holds)
 
     def window_s(self) -> float:

@@ -140,7 +140,7 @@ _FOOTERS: Final = {
         ("picture", "picture"), ("palette", "all"),
     ),
     "list": (
-        ("quit", "quit"), ("help", "numbers"), ("shrink", "all panels"), ("one-server", "find"),
+        ("quit", "quit"), ("help", "numbers"), ("one-server", "find"), ("shrink", "all panels"),
         ("next-panel", "next panel"), ("pause", "pause"), ("back forward", "scroll"), ("zoom-in zoom-out", "zoom"),
         ("copy-text", "copy"), ("picture", "picture"), ("palette", "all"),
     ),

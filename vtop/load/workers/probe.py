@@ -5,11 +5,12 @@ A few small requests on connections of their own, by the standard library: none 
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
 import ssl
-import time
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -113,16 +114,24 @@ def _ask(endpoint: Endpoint, method: str, path: str, body: object | None = None)
     if body is not None:
         headers["content-type"] = "application/json"
     headers.update((name.lower(), value) for name, value in access.headers)
-    until_s = time.monotonic() + TIMEOUT_S
+    late = _Deadline(connection)
     try:
         connection.request(method, parts.path + path, json.dumps(body) if body is not None else None, headers)
         answer = connection.getresponse()
-        status, text = answer.status, _read(answer, until_s)
+        status, text = answer.status, _read(answer, endpoint.url + path)
+        if late.passed.is_set():
+            raise TimeoutError
     except ssl.SSLCertVerificationError as error:
         raise VtopError(f"{endpoint.url}: its certificate is not trusted (--ca-file or --insecure)") from error
     except (OSError, http.client.HTTPException) as error:
+        if late.passed.is_set() or isinstance(error, TimeoutError):
+            raise NotUp(f"{endpoint.url}{path}: no answer, or not all of it, in {TIMEOUT_S:g} s") from error
+        if not isinstance(error, (OSError, http.client.IncompleteRead)):
+            words = _clean(str(error), endpoint)
+            raise VtopError(f"{endpoint.url}{path}: the answer is no HTTP ({words}); is this its port?") from error
         raise NotUp(f"{endpoint.url}{path}: {_clean(str(error), endpoint) or type(error).__name__}") from error
     finally:
+        late.cancel()
         connection.close()
     try:
         return status, json.loads(text)
@@ -143,15 +152,35 @@ class _OverSocket(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def _read(answer: http.client.HTTPResponse, until_s: float) -> bytes:
-    """The body. Raises TimeoutError for one that dribbles, OSError for one that does not end."""
+class _Deadline:
+    """Cuts a connection whose answer takes longer than TIMEOUT_S, however it dribbles: head, body or handshake."""
+
+    def __init__(self, connection: http.client.HTTPConnection) -> None:
+        self.passed = threading.Event()
+        self._connection = connection
+        self._timer = threading.Timer(TIMEOUT_S, self._cut)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _cut(self) -> None:
+        self.passed.set()
+        if (line := self._connection.sock) is not None:
+            with contextlib.suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+
+def _read(answer: http.client.HTTPResponse, url: str) -> bytes:
+    """The body. Raises VtopError for one that does not end."""
     body = b""
     while piece := answer.read1(1 << 16):
         body += piece
         if len(body) > LIMIT_BYTES:
-            raise OSError(f"an answer of more than {LIMIT_BYTES >> 20} MiB")
-        if time.monotonic() > until_s:
-            raise TimeoutError(f"not finished in {TIMEOUT_S:g} s")
+            raise VtopError(
+                f"{url}: more than {LIMIT_BYTES >> 20} MiB, not read any further; is this the port of the server?"
+            )
     return body
 
 

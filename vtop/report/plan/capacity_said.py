@@ -49,7 +49,7 @@ def caveats(answer: CapacityResult) -> list[str]:
 
 
 def bounds_words(answer: CapacityResult) -> str:
-    return ", ".join(f"{BOUND_NAMES[f'{name}_s']} ≤ {units.seconds(bound)}" for name, bound in answer.bounds)
+    return ", ".join(f"{BOUND_NAMES.get(f'{name}_s', name)} ≤ {units.seconds(bound)}" for name, bound in answer.bounds)
 
 
 def _end(answer: CapacityResult) -> str:
@@ -116,6 +116,12 @@ def _failing(answer: CapacityResult) -> list[str]:
         said += (
             f"; {lost.errors:,} failed, {lost.timeouts:,} timed out, {lost.rejected:,} were rejected, {lost.open:,} "
             "were never answered"
+        )
+    if worst.engines:
+        most, least = worst.engines[0], worst.engines[-1]
+        said += (
+            f"; of {len(worst.engines)} engines, engine {most.name} had at most {units.count(most.waiting)} waiting, "
+            f"engine {least.name} {units.count(least.waiting)}"
         )
     if worst.client_queue_peak:
         said += f"; up to {worst.client_queue_peak:,.0f} waited in the client for a slot, under the cap"

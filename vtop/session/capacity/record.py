@@ -164,7 +164,7 @@ def _words(asked: CapacitySearch) -> CapacitySearch:
 
 def _run_of(plan: Plan, phase: LoadPhase) -> Next | None:
     begin = phase.begin
-    if begin.rate_per_s is None or begin.requests is None:
+    if not begin.rate_per_s or not begin.requests:
         return None
     return Next(begin.rate_per_s, begin.seed or 0, begin.requests, hold=begin.requests == HOLD_FACTOR * plan.requests)
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from vtop.metrics.quantity import Quantity
 from vtop.recording import Request
-from vtop.session.capacity.search import Next, RunResult
+from vtop.session.capacity.search import EnginePeak, Next, RunResult
 from vtop.session.capacity.server_state import state_of
 from vtop.session.frame.load import LoadPart
 from vtop.session.history.server import ServerHistory
@@ -144,6 +144,7 @@ class RunsOnRecord:
             waiting_peak=scrapes.gauge(Quantity.WAITING).high,
             kv_peak_ratio=scrapes.gauge(Quantity.KV_USED, largest=True).high,
             client_queue_peak=_waited(phase) if phase.begin.max_in_flight is not None else None,
+            engines=_engines(server, phase.begin.t, now_s),
             why_not=why_not or result.why_not,
             server_changed=server_changed,
         )
@@ -202,6 +203,21 @@ def backlog(due_s: Sequence[float], ends_s: Sequence[float]) -> tuple[int, ...]:
 def rate_of(due_s: Sequence[float]) -> float:
     """Requests a second that came: (n - 1) / (last - first); 0 of fewer than two."""
     return (len(due_s) - 1) / (due_s[-1] - due_s[0]) if len(due_s) > 1 and due_s[-1] > due_s[0] else 0.0
+
+
+def _engines(server: ServerHistory, from_s: float, now_s: float) -> tuple[EnginePeak, ...]:
+    """What each of several engines had at most, on the scrapes of a run."""
+    first, last = bisect_right(server.at_s, from_s), server.visible(now_s) - 1
+    if last < first:
+        return ()
+    running, waiting = (server.engines(quantity, last) for quantity in (Quantity.RUNNING, Quantity.WAITING))
+    if len(running) < 2:
+        return ()
+    peaks = [
+        EnginePeak(name, track.high(first, last), waiting[name].high(first, last) if name in waiting else None)
+        for name, track in running.items()
+    ]
+    return tuple(sorted(peaks, key=lambda one: (-(one.waiting or 0.0), one.name)))
 
 
 def _waited(phase: LoadPhase) -> int:

@@ -72,6 +72,15 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class EnginePeak:
+    """One of several engines behind an address during a run."""
+
+    name: str
+    running: float | None
+    waiting: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult:
     """One whole run. why_not: why it is no evidence (a warm cache, a restarted server); such a run is not counted."""
 
@@ -88,6 +97,7 @@ class RunResult:
     kv_peak_ratio: float | None = None
     backlog: tuple[int, ...] = ()  # asked and not answered, at the ends of the quarters of the time in which they came
     client_queue_peak: float | None = None  # requests that waited in the client for a slot under a cap (max=)
+    engines: tuple[EnginePeak, ...] = ()  # where there are several; the one with most waiting first
     alone: int = 0  # requests with no other in flight from due to end, and how many of them kept every bound
     alone_kept: int = 0
     residence_s: float | None = None  # of an answered request in the mean, from due to end
@@ -289,7 +299,9 @@ class Search:
         plan, now = self.plan, self.bracket()
         low, high = now.passes_per_s, now.fails_per_s
         middle = math.sqrt(low * high) if low and high else low or high or plan.first_per_s
-        ratio = high / low if low and high else 2.0
+        told = plan.simulated
+        foretold = told.fails_per_s / told.passes_per_s if told and told.fails_per_s and told.passes_per_s else 2.0
+        ratio = high / low if low and high else foretold
         halvings = max(0, math.ceil(math.log2(max(1.0, math.log(ratio) / math.log1p(plan.precision_ratio)))))
         rates = halvings + (2 if low is None and high is None else 1 if low is None or high is None else 0)
         requests = rates * plan.runs * plan.requests + (HOLD_FACTOR * plan.requests if plan.hold else 0)

@@ -17,6 +17,7 @@ from vtop.session.frame.gpus import GpuPart, Gpus, counted_of
 from vtop.session.history.tracks import FactTrack, Track
 from vtop.session.history.window import gauge
 
+WORDS_KEPT = 1000
 NUMBERS = (
     "util_ratio",
     "mem_used_bytes",
@@ -48,6 +49,7 @@ class DeviceHistory:
         self._energy_fell = array("I")  # the readings that were below the one known before
         self.facts: FactTrack[GpuReading | None] = FactTrack()  # a reading for its words; None: not in the reading
         self._words: tuple[object, ...] = ()
+        self._told: dict[tuple[object, ...], GpuReading] = {}  # words that come again and again are kept once
 
     def put(self, number: int, reading: GpuReading) -> None:
         values = _numbers_of(reading)
@@ -69,7 +71,9 @@ class DeviceHistory:
         )
         if words != self._words:
             self._words = words
-            self.facts.put(number, _known_words(reading))
+            if len(self._told) > WORDS_KEPT:
+                self._told.clear()
+            self.facts.put(number, self._told.setdefault(words, _known_words(reading)))
 
     def put_absent(self, number: int) -> None:
         for track in self.numbers.values():

@@ -48,7 +48,8 @@ class Answered:
         self.ended_s = array("d")  # the latest end so far, so that it never goes back
         self._ttft = array("d", [0.0])  # sums over the requests before each place
         self._ttfts = array("L", [0])
-        self._timed = array("L")  # the places of those whose answers carry timings, and sums over these
+        self._gone = 0  # given up
+        self._timed = array("L")  # places, from the first ever on, of those whose answers carry timings; sums
         self._timed_client = array("d", [0.0])
         self._timed_queue = array("d", [0.0])
         self._timed_prefill = array("d", [0.0])
@@ -68,14 +69,24 @@ class Answered:
         self._ttfts[-1] += 1
         timings = timings_of(request.timings)
         if timings.queue_s is not None and timings.prefill_s is not None:
-            self._timed.append(len(self.t) - 1)
+            self._timed.append(self._gone + len(self.t) - 1)
             self._timed_client.append(self._timed_client[-1] + ttft_s)
             self._timed_queue.append(self._timed_queue[-1] + timings.queue_s)
             self._timed_prefill.append(self._timed_prefill[-1] + timings.prefill_s)
 
+    def forget(self, until_s: float) -> None:
+        """Give up those of the lines up to an instant."""
+        count = bisect_right(self.t, until_s)
+        self._gone += count
+        for each in (self.t, self.ended_s, self._ttft, self._ttfts):
+            del each[:count]
+        timed = bisect_left(self._timed, self._gone)
+        for each in (self._timed, self._timed_client, self._timed_queue, self._timed_prefill):
+            del each[:timed]
+
     def sums(self, first: int, last: int) -> Sums:
         """Over the requests from place first up to, not including, last."""
-        begin, end = bisect_left(self._timed, first), bisect_left(self._timed, last)
+        begin, end = (bisect_left(self._timed, self._gone + place) for place in (first, last))
         return Sums(
             n=last - first,
             ttfts=self._ttfts[last] - self._ttfts[first],

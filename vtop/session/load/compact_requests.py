@@ -51,7 +51,8 @@ class Ended(Sequence[Request]):
     """The requests in the order in which they were added; each is given back as it was."""
 
     __slots__ = (
-        *("_alike", "_counts", "_few_have", "_gaps", "_gaps_at", "_kinds", "_places", "_stamps", "_whole", "_wide"),
+        *("_alike", "_counts", "_few_have", "_gaps", "_gaps_at", "_gone", "_kinds", "_places", "_stamps", "_whole"),
+        "_wide",
     )
 
     def __init__(self) -> None:
@@ -69,6 +70,7 @@ class Ended(Sequence[Request]):
         # _gaps: of requests whose gaps are all below 65.536 ms; _wide: of the others
         # by request: how many gaps, and where the first is; ~place where it is in _wide
         self._gaps_at = array("i"), array("q")
+        self._gone = [0, 0, 0]  # requests given up, of their gaps those in _gaps, and those in _wide
 
     @property
     def t(self) -> array[float]:
@@ -76,7 +78,7 @@ class Ended(Sequence[Request]):
         return self._stamps[0]
 
     def append(self, request: Request) -> None:
-        place = len(self._kinds)
+        place = self._gone[0] + len(self._kinds)
         counts = _counts_of(request)
         few_have = _few_have_of(request)
         fits = all(count is None or _NO_COUNT < count <= _MOST for count in counts)
@@ -105,17 +107,33 @@ class Ended(Sequence[Request]):
         if not gaps:
             first.append(0)
         elif min(gaps) >= 0 and max(gaps) < 1 << 16:
-            first.append(len(self._gaps))
+            first.append(self._gone[1] + len(self._gaps))
             self._gaps.extend(gaps)
         else:
-            first.append(~len(self._wide))
+            first.append(~(self._gone[2] + len(self._wide)))
             self._wide.extend(min(max(gap, 0), _LONGEST_US) for gap in gaps)
 
     def _gaps_of(self, place: int) -> tuple[int, ...] | None:
         many, first = self._gaps_at[0][place], self._gaps_at[1][place]
         if many <= 0:
             return None if many == _NO_GAPS else ()
-        return tuple(self._gaps[first : first + many] if first >= 0 else self._wide[~first : ~first + many])
+        gaps, at = (self._gaps, first - self._gone[1]) if first >= 0 else (self._wide, ~first - self._gone[2])
+        return tuple(gaps[at : at + many])
+
+    def forget(self, count: int) -> None:
+        """Give up the first so many; those behind them move up."""
+        many, first = self._gaps_at
+        narrow = sum(many[at] for at in range(count) if many[at] > 0 and first[at] >= 0)
+        wide = sum(many[at] for at in range(count) if many[at] > 0 and first[at] < 0)
+        for place in range(self._gone[0], self._gone[0] + count):
+            self._few_have.pop(place, None)
+            self._whole.pop(place, None)
+        for seconds in self._stamps:
+            del seconds[:count]
+        for numbers in (*self._counts, self._kinds, many, first):
+            del numbers[:count]
+        del self._gaps[:narrow], self._wide[:wide]
+        self._gone = [self._gone[0] + count, self._gone[1] + narrow, self._gone[2] + wide]
 
     def __len__(self) -> int:
         return len(self._kinds)
@@ -131,8 +149,9 @@ class Ended(Sequence[Request]):
         return self._made(place, self._gaps_of(place))
 
     def _made(self, place: int, gaps: tuple[int, ...] | None) -> Request:
-        if place in self._whole:
-            return msgspec.structs.replace(self._whole[place], gaps_us=gaps)
+        kept_as = self._gone[0] + place
+        if kept_as in self._whole:
+            return msgspec.structs.replace(self._whole[kept_as], gaps_us=gaps)
         fields: dict[str, Any] = dict(zip(_ALIKE, self._alike[self._kinds[place]], strict=True))
         for name, seconds in zip(_STAMPS, self._stamps, strict=True):
             if (second := seconds[place]) == second:
@@ -140,8 +159,8 @@ class Ended(Sequence[Request]):
         for name, numbers in zip(_COUNTS, self._counts, strict=True):
             if (number := numbers[place]) != _NO_COUNT:
                 fields[name] = number
-        if place in self._few_have:
-            fields.update(zip(_FEW_HAVE, msgspec.msgpack.decode(self._few_have[place]), strict=True))
+        if kept_as in self._few_have:
+            fields.update(zip(_FEW_HAVE, msgspec.msgpack.decode(self._few_have[kept_as]), strict=True))
             if fields["gap_tokens"] is not None:
                 fields["gap_tokens"] = tuple(fields["gap_tokens"])
         return Request(**fields, gaps_us=gaps)
@@ -160,7 +179,7 @@ class Ended(Sequence[Request]):
         tokens = self._counts[_COUNTS.index("output_tokens")]
         for place in range(count):
             alike = self._alike[self._kinds[place]]
-            whole = self._whole.get(place)
+            whole = self._whole.get(self._gone[0] + place)
             number = whole.output_tokens if whole else tokens[place] if tokens[place] != _NO_COUNT else None
             stamps = _known(sent[place]), _known(last[place]), _known(end[place])
             yield Output(*stamps, number, alike[_ERROR], alike[_WARMUP])

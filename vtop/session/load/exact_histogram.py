@@ -2,6 +2,9 @@
 
 Percentiles are by nearest rank over all that was observed, the failed ones as longer than everything. A percentile
 that the pile is too small for is not given (`vtop.samples` says why); the median is no bound, and always is.
+
+A pile of more than EXACT_UP_TO different durations keeps each to 1 in 8,192 (0.012 %) of itself instead, so that a day
+of requests takes no more memory than an hour of them. Number, mean and those below 8.192 ms stay exact.
 """
 
 from __future__ import annotations
@@ -11,19 +14,23 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable
 from itertools import accumulate, islice
+from typing import Final
 
 from vtop.samples import nearest_rank, samples_needed
 
 MEDIAN = 0.5
+EXACT_UP_TO: Final = 32_768  # different durations
+_BITS: Final = 13  # that are kept of each in a larger pile
 
 
 class ExactHistogram:
     """Counts per microsecond. Adding is cheap; asking sorts what is new."""
 
-    __slots__ = ("_below", "_counts", "_keys", "failed", "n", "total_us")
+    __slots__ = ("_below", "_counts", "_exact", "_keys", "failed", "n", "total_us")
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
+        self._exact = True
         self._keys: list[int] = []  # in order, once asked for
         self._below: list[int] = []  # how many up to each of them
         self.n = 0  # observed, the failed ones not among them
@@ -34,14 +41,24 @@ class ExactHistogram:
         self.add_us(round(seconds * 1e6), weight)
 
     def add_us(self, us: int, weight: int = 1) -> None:
-        self._counts[us] += weight
+        self._counts[us if self._exact else _rounded(us)] += weight
         self.n += weight
         self.total_us += us * weight
+        if self._exact and len(self._counts) > EXACT_UP_TO:
+            self._round()
 
     def add_all_us(self, values: Collection[int]) -> None:
-        self._counts.update(values)
+        self._counts.update(values if self._exact else map(_rounded, values))
         self.n += len(values)
         self.total_us += sum(values)
+        if self._exact and len(self._counts) > EXACT_UP_TO:
+            self._round()
+
+    def _round(self) -> None:
+        exact, self._counts, self._exact = self._counts, Counter(), False
+        for us, count in exact.items():
+            self._counts[_rounded(us)] += count
+        self._keys, self._below = [], []
 
     @property
     def mean_s(self) -> float | None:
@@ -94,6 +111,12 @@ class ExactHistogram:
                 self._keys.sort()  # of what is nearly in order it makes short work
             self._below = list(accumulate(map(self._counts.__getitem__, self._keys)))
         return self._keys, self._below
+
+
+def _rounded(us: int) -> int:
+    """The middle of those that begin with the same _BITS bits."""
+    spare = us.bit_length() - _BITS
+    return us if spare <= 0 else (us >> spare << spare) + (1 << (spare - 1))
 
 
 def needed(q: float) -> int:

@@ -33,6 +33,7 @@ LAG_S = 0.05
 SECOND_S = 1.5  # within which each host tells how it does
 COSTLY = 0.1  # of the mean TTFT: a lateness below it costs nothing that shows
 DETAIL = 120  # letters
+FORGOTTEN_AT_ONCE = 1_000  # requests
 
 
 class LoadHistory:
@@ -108,6 +109,21 @@ class LoadHistory:
     def apply_load_host(self, host: LoadHost) -> None:
         self._senders[host.phase].append(host)
 
+    def forget(self, kept: int) -> None:
+        """Give up the lines of all but the latest so many requests, some at once; what a phase adds up to stays."""
+        spare = sum(len(phase.ended) for phase in self.phases.values()) - kept
+        if spare < FORGOTTEN_AT_ONCE:
+            return
+        for phase in self.phases.values():
+            if (count := min(spare, len(phase.ended))) > 0:
+                phase.forget(count)
+                spare -= count
+                if phase.begin.server in self.answered:
+                    self.answered[phase.begin.server].forget(phase.forgotten_s)
+                gone = bisect_right(self.hosts_t, phase.forgotten_s) - 1
+                if gone > 0:
+                    del self.hosts_t[:gone], self.hosts[:gone]
+
     def latest(self, now_s: float) -> LoadPhase | None:
         """The phase that runs at an instant, or the last one that ran; None when there is no load."""
         return next((phase for phase in reversed(self.phases.values()) if phase.begin.t <= now_s), None)
@@ -145,8 +161,7 @@ class LoadHistory:
         """How many requests of the phase on a server were under way at an instant, by the lines written till then."""
         for phase in reversed(self.phases.values()):
             if phase.begin.t <= at_s:
-                sent, ended = bisect_right(phase.sent_t, at_s), bisect_right(phase.end_t, at_s)
-                return max(0, sent - ended) if phase.begin.server == server else 0
+                return max(0, phase.sent_by(at_s) - phase.ended_by(at_s)) if phase.begin.server == server else 0
         return 0
 
     def part(self, now_s: float) -> LoadPart | None:
@@ -155,18 +170,18 @@ class LoadHistory:
         return self.part_of(phase.begin.phase, now_s) if phase is not None else None
 
     def part_of(self, number: int, now_s: float) -> LoadPart | None:
-        """A phase as it stood at an instant; None before it began."""
+        """A phase as it stood at an instant; None before it began, and where that was given up."""
         phase = self.phases.get(number)
-        if phase is None or phase.begin.t > now_s:
+        if phase is None or phase.begin.t > now_s or now_s < phase.forgotten_s:
             return None
         target, end = phase.state(now_s)
         seen = phase.seen(now_s)
         ended_s = end.t if end is not None else now_s
         host = self._host(phase.begin.t, min(now_s, ended_s))
         late_p50_s, late_p99_s = seen.late.quantiles((0.5, 0.99), however_few=True)
-        done_all = bisect_right(phase.end_t, now_s)
+        done_all = phase.ended_by(now_s)
         elapsed_s = max(0.0, ended_s - phase.begin.t)
-        answering = max(0, bisect_right(phase.first_t, now_s) - seen.answered) if end is None else 0
+        answering = max(0, phase.answering_by(now_s) - seen.answered) if end is None else 0
         progress, left_s = _progress(phase.begin, done_all, answering, elapsed_s, ended=end is not None)
         return LoadPart(
             phase=phase.begin.phase,
@@ -223,9 +238,10 @@ class LoadHistory:
         )
 
     def seen(self, number: int, now_s: float) -> RequestStats | None:
-        """What the requests of a phase add up to at an instant; None before it began."""
+        """What the requests of a phase add up to at an instant; None likewise."""
         phase = self.phases.get(number)
-        return phase.seen(now_s) if phase is not None and phase.begin.t <= now_s else None
+        known = phase is not None and phase.begin.t <= now_s and now_s >= phase.forgotten_s
+        return phase.seen(now_s) if phase is not None and known else None
 
     def _host(self, begin_s: float, now_s: float) -> Host | None:
         """How the load's processes did in the latest second; of several hosts each number is that of the worst."""

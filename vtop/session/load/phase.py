@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from array import array
 from bisect import bisect_right
@@ -51,6 +52,9 @@ class LoadPhase:
     ended_sent_t: array[float] = field(default_factory=lambda: array("d"))  # of those that ended: of their first line
     ended_first_t: array[float] = field(default_factory=lambda: array("d"))  # of that of their first token, or NaN
     open: dict[int, OpenRequest] = field(default_factory=dict)  # by id
+    forgotten_s: float = -math.inf  # lines up to then were given up
+    _gone: RequestStats = field(default_factory=RequestStats)  # what those add up to
+    _gone_first: int = 0  # of those lines that tell of a first token
     _seen: RequestStats = field(default_factory=RequestStats)  # up to the latest instant asked about
     _rounds: tuple[int, tuple[Round, ...]] = (0, ())  # of so many requests that ended
     _wholes: tuple[int, Wholes] | None = None  # likewise
@@ -59,6 +63,30 @@ class LoadPhase:
     def end_t(self) -> array[float]:
         """When the line of each was written that ended."""
         return self.ended.t
+
+    def sent_by(self, now_s: float) -> int:
+        """How many were sent, by the lines written till an instant."""
+        return self._gone.sent + bisect_right(self.sent_t, now_s)
+
+    def answering_by(self, now_s: float) -> int:
+        """How many had their first token before they ended."""
+        return self._gone_first + bisect_right(self.first_t, now_s)
+
+    def ended_by(self, now_s: float) -> int:
+        return self._gone.ended + bisect_right(self.end_t, now_s)
+
+    def forget(self, count: int) -> None:
+        """Give up the lines of the first so many that ended, and those before; what they add up to stays. Of instants
+        before, nothing is known any more."""
+        self.forgotten_s = self.end_t[count - 1]
+        sent, first = (bisect_right(times, self.forgotten_s) for times in (self.sent_t, self.first_t))
+        count = bisect_right(self.end_t, self.forgotten_s)
+        self._add_up(self._gone, self._gone.sent + sent, self._gone.ended + count)
+        self._gone_first += first
+        for of_sent in (self.sent_t, self.sent_s, self.sent_warmup, self.late_us, self.sent_host):
+            del of_sent[:sent]
+        del self.first_t[:first], self.ended_sent_t[:count], self.ended_first_t[:count]
+        self.ended.forget(count)
 
     def steady(self, end: Load) -> tuple[float, float]:
         """From the end of the warm-up to the last request being sent: what comes after is the draining."""
@@ -101,8 +129,8 @@ class LoadPhase:
 
     @property
     def cut_off(self) -> bool:
-        """Whether its beginning is not on record, as in a span cut out of a recording: requests were sent before."""
-        return bool(self.sent_s) and self.sent_s[0] < self.begin.t - EARLY_S
+        """Whether its beginning is not at hand: given up, or not on record, as in a span cut out of a recording."""
+        return self._gone.ended > 0 or (bool(self.sent_s) and self.sent_s[0] < self.begin.t - EARLY_S)
 
     def _whole(self, now_s: float) -> Wholes:
         ended = bisect_right(self.end_t, now_s)
@@ -163,18 +191,23 @@ class LoadPhase:
 
     def seen(self, now_s: float) -> RequestStats:
         """What its requests add up to at an instant; later ones are cheap to ask for, an earlier one starts anew."""
-        sent, ended = bisect_right(self.sent_t, now_s), bisect_right(self.end_t, now_s)
-        if self._seen.sent > sent or self._seen.ended > ended:
-            self._seen = RequestStats()
+        sent, ended, gone = self.sent_by(now_s), self.ended_by(now_s), self._gone
         seen = self._seen
-        for k in range(seen.sent, sent):
+        if seen.sent > sent or seen.ended > ended or seen.sent < gone.sent or seen.ended < gone.ended:
+            self._seen = copy.deepcopy(gone)
+        self._add_up(self._seen, sent, ended)
+        return self._seen
+
+    def _add_up(self, seen: RequestStats, sent: int, ended: int) -> None:
+        """Take in those that are not in it yet, up to so many sent and ended."""
+        gone_sent, gone_ended = self._gone.sent, self._gone.ended
+        for k in range(seen.sent - gone_sent, sent - gone_sent):
             if not self.sent_warmup[k]:
                 seen.late.add_us(self.late_us[k])
                 if self.slot_us:
                     seen.slot.add_us(self.slot_us[k])
                 if (host := self.sent_host[k]) >= 0:
                     seen.hosts.late[host].add_us(self.late_us[k])
-        for k in range(seen.ended, ended):
+        for k in range(seen.ended - gone_ended, ended - gone_ended):
             seen.take(self.ended[k], self.begin.slo)
         seen.sent, seen.ended = sent, ended
-        return seen

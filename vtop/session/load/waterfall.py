@@ -55,7 +55,7 @@ def _open(phase: LoadPhase, now_s: float, ended: int) -> list[RequestTimes]:
         for one in phase.open.values()
         if one.sent.t <= now_s
     ]
-    missing = bisect_right(phase.sent_t, now_s) - ended - len(found)  # they ended later
+    missing = phase.sent_by(now_s) - phase.ended_by(now_s) - len(found)  # they ended later
     for at in range(ended, len(phase.ended)):
         if missing <= 0:
             break
