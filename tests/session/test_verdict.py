@@ -719,9 +719,24 @@ def test_of_few_places_one_is_free_on_many_scrapes_and_they_bind_where_the_wait_
         server.engine.running, server.engine.waiting, server.engine.kv = 4 - (second % 2), 2, 0.02
         server.engine.count(prompt_tokens=300)
         server.engine.finish(queue=queue_s, prefill=0.04, prompt=300, output=300)
-        server.engine.observe(iteration_tokens_total=304)
+        for tokens in (304, *[4] * 20):
+            server.engine.observe(iteration_tokens_total=tokens)
 
     assert said(four_places).limit == limit
+
+
+@pytest.mark.parametrize(("tokens", "limit"), [((2064,), "token-budget"), ((2064, *[17] * 20), "max-num-seqs")])
+def test_as_many_run_as_prompts_leave_the_steps_and_no_places_bind(tokens: tuple[int, ...], limit: str) -> None:
+    """17 of 128 ran, as each step held a prompt of 2,048 and each answer 16 tokens: "running stands at 17"."""
+
+    def prompts(second: int, server: Server) -> None:
+        server.engine.running, server.engine.waiting, server.engine.kv = 17, 6, 0.39
+        server.engine.count(prompt_tokens=2048)
+        server.engine.finish(queue=0.2, prefill=0.12, prompt=2048, output=16)
+        for held in tokens:
+            server.engine.observe(iteration_tokens_total=held)
+
+    assert said(prompts).limit == limit
 
 
 def test_the_queue_of_those_that_came_before_is_not_said_of_a_smaller_load() -> None:

@@ -261,7 +261,7 @@ def max_num_seqs(frame: Frame) -> Verdict | None:
     limit = at.limit
     if _all_of_load(frame, at):
         return None  # the load itself asks for no more
-    if at.max_num_seqs is None and frame.servers[at.server].side == "prefill":
+    if at.max_num_seqs is None and _prefills(frame, at):
         return None  # prompts take turns within the token budget: few run, whatever the limit
     said = [
         f"running stands at {units.count(limit)}"
@@ -328,8 +328,19 @@ def _prompts_wait(frame: Frame) -> Pressure | None:
         if not (free or all_ran) or at.kv_high_ratio >= FULL:
             return None
     elif at.at_max_num_seqs_share >= AT_LIMIT and not _all_of_load(frame, at) and not _ran_more(at):
-        return None
+        return at if at.max_num_seqs is None and _prefills(frame, at) else None
     return at if not _wait_for_places(frame, at) else None
+
+
+def _prefills(frame: Frame, at: Pressure) -> bool:
+    """Whether most of the engine's time goes to prompts, so that as many run as prompts leave the steps."""
+    if frame.servers[at.server].side == "prefill":
+        return True
+    stolen = frame.wallclock.stolen_ratio
+    if stolen is not None:
+        return stolen >= MOSTLY
+    each, prompt = frame.iteration.prefill, frame.account.input_tokens
+    return each is not None and prompt is not None and each >= MOSTLY * prompt  # of nearly every step
 
 
 def _wait_for_places(frame: Frame, at: Pressure) -> bool:
@@ -337,6 +348,8 @@ def _wait_for_places(frame: Frame, at: Pressure) -> bool:
     of few places one is free on many scrapes, as a request has just ended."""
     queue_s, prefill_s = frame.ttft.queue_s, frame.ttft.prefill_s
     if at.limit is None or at.running_queued_median is None or at.waiting_median is None:
+        return False
+    if at.max_num_seqs is None and _prefills(frame, at):
         return False
     if queue_s is None or not prefill_s or at.running_queued_median < at.limit - LEFT or _ran_more(at):
         return False
