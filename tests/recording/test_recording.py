@@ -35,7 +35,7 @@ from vtop.recording import (
     encode,
 )
 from vtop.recording.events import FORMAT
-from vtop.recording.marks_beside import path_beside, read_marks
+from vtop.recording.marks_beside import add_mark, path_beside, read_marks
 from vtop.recording.recording_file import RecordingFile
 
 START = Start(format=FORMAT, vtop="0", unix_s=1.0, servers=(Target(url="http://a"),), interval_s=1.0)
@@ -670,3 +670,10 @@ def test_marks_that_are_a_pipe_are_none_and_are_not_waited_for(tmp_path: Path) -
     recording = tmp_path / "a.jsonl"
     os.mkfifo(path_beside(recording))
     assert read_marks(recording) == []
+
+
+def test_a_mark_is_not_written_to_a_pipe_from_which_nobody_reads(tmp_path: Path) -> None:
+    recording = tmp_path / "a.jsonl"
+    os.mkfifo(path_beside(recording))
+    with pytest.raises(VtopError, match="cannot be written"):
+        add_mark(recording, Mark(t=1.0))

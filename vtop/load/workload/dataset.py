@@ -157,7 +157,8 @@ def _instant_s(line: _Line) -> float | None:
 
 
 def _unreadable(path: str, error: OSError) -> VtopError:
-    return VtopError(f"{path}: {(error.strerror or str(error)).lower()}; expected a file of requests")
+    why = error.strerror or str(error)
+    return VtopError(f"{path}: {why[:1].lower()}{why[1:]}; expected a file of requests")
 
 
 def _first(*values: int | None) -> int | None:
