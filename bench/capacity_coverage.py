@@ -1,6 +1,6 @@
 """How often the bracket of a capacity search holds the true value of its own rule, and what the search costs.
 
-    python bench/capacity_coverage.py [--searches 200] [--backlog]
+    python bench/capacity_coverage.py [--searches 200] [--backlog] [--simulated 1.1]
 
 Searched is a single-server queue whose capacity is known: services of 20 ms (80 %) and 180 ms, from arrival to end
 within 800 ms for 95 % of the requests. The true long-run capacity comes of bisection over 4 x 1,000,000 requests. The
@@ -12,11 +12,13 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from statistics import fmean, median
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vtop.recording import SimulatedSearch
 from vtop.session.capacity.runs import backlog
 from vtop.session.capacity.search import Next, Plan, RunResult, Search, grows
 from vtop.session.frame.vocabulary import SearchRule
@@ -64,13 +66,27 @@ def floor_of(seeds: tuple[int, ...], requests: int, warm: int) -> float:
     return threshold(5.0, 18.0, lambda rate: min(attained(rate, one, requests, warm) for one in seeds) >= TARGET)
 
 
-def searched(plan: Plan, warm: int) -> tuple[Search, int]:
+def searched(plan: Plan, warm: int, speed: float = 1.0) -> tuple[Search, int]:
+    """speed: of the server, as a multiple; to it a rate is so many times smaller."""
     search, sent = Search(plan), 0
     while (run := search.next()) is not None:
-        share = attained(run.rate_per_s, run.seed, run.requests, warm)
+        share = attained(run.rate_per_s / speed, run.seed, run.requests, warm)
         sent += run.requests + warm
         search.tell(_result(run, share))
     return search, sent
+
+
+def foretold(plan: Plan, warm: int, speed: float) -> Plan:
+    """The plan with what the same search finds on a model that is `speed` times as fast; its runs cost nothing."""
+    search, _ = searched(plan, warm, speed)
+    now = search.bracket()
+    simulated = SimulatedSearch(
+        by="the model",
+        passes_per_s=now.passes_per_s,
+        fails_per_s=now.fails_per_s,
+        attained=tuple((one.rate_per_s, one.mean_ratio) for one in search.rates() if one.mean_ratio is not None),
+    )
+    return replace(plan, simulated=simulated, first_per_s=now.passes_per_s or plan.first_per_s)
 
 
 def _result(run: Next, share: float) -> RunResult:
@@ -98,6 +114,7 @@ def quarters(rate_per_s: float, seed: int, requests: int) -> tuple[int, ...]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--searches", type=int, default=200)
+    parser.add_argument("--simulated", type=float, help="First search a model of it that is so many times as fast.")
     parser.add_argument("--backlog", action="store_true", help="Only how often a backlog is said to grow.")
     asked = parser.parse_args()
     many = asked.searches
@@ -115,6 +132,8 @@ def main() -> None:
         for k in range(many):
             seeds = tuple(range(1000 * k, 1000 * k + runs))
             plan = Plan(rule, TARGET, runs, requests, seeds, first_per_s=3.7, hold=False)
+            if asked.simulated is not None:
+                plan = foretold(plan, warm, asked.simulated)
             search, sent = searched(plan, warm)
             now = search.bracket()
             low, high = now.passes_per_s or 0.0, now.fails_per_s or np.inf

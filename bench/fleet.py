@@ -28,9 +28,9 @@ KEYS = {
     "space": b" ", "+": b"+", "-": b"-", "o": b"o", "b": b"b", "?": b"?", "esc": b"\x1b",
     "down": b"\x1b[B", "up": b"\x1b[A", "page down": b"\x1b[6~", "page up": b"\x1b[5~",
 }  # fmt: skip
-ROUND = (
-    "down", "down", "down", "page down", "up", "up", "page up", "space", "space", "down", "down", "o", "down", "up",
-    "+", "-", "down", "b", "down", "b", "?", "esc",
+ROUND = (  # none of them finds nothing to do: after another order or group the choice begins at the top again
+    "down", "down", "down", "page down", "up", "up", "page up", "space", "space", "down", "down", "o", "esc", "down",
+    "down", "up", "+", "-", "down", "b", "esc", "down", "b", "esc", "down", "?", "esc",
 )  # fmt: skip
 SETTLE_S = 20.0
 ROW_S = 10.0
@@ -112,16 +112,17 @@ def percentile(values: list[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
 
 
-def pressed(program: Program, until_s: float, moments: random.Random, turn: int) -> list[float]:
-    """Seconds to the first byte after each key, pressed at moments when nothing is being written."""
-    found: list[float] = []
+def pressed(program: Program, until_s: float, moments: random.Random, turn: int) -> list[tuple[str, float]]:
+    """Keys, and seconds to the first byte after each, pressed at moments when nothing is being written."""
+    found: list[tuple[str, float]] = []
     while time.monotonic() < until_s - 2.5:
         time.sleep(moments.uniform(0.8, 2.0))
         program.quiet(0.03, 0.5)
-        at_s = program.press(KEYS[ROUND[(turn + len(found)) % len(ROUND)]])
+        key = ROUND[(turn + len(found)) % len(ROUND)]
+        at_s = program.press(KEYS[key])
         answered_s = program.answer_s(at_s)
         first_s = program.first_s(at_s) if answered_s is not None else None
-        found.append((first_s or float("inf")) - at_s)
+        found.append((key, (first_s or float("inf")) - at_s))
     time.sleep(max(0.0, until_s - time.monotonic()))
     return found
 
@@ -164,6 +165,7 @@ def main() -> None:
 def watch(program: Program, served: int, for_s: float, row_s: float, page_bytes: int) -> None:
     time.sleep(SETTLE_S)
     moments = random.Random(7)
+    by_key: dict[str, list[float]] = {}
     took_s: list[float] = []
     rows: list[int] = []
     print(f"pages of {page_bytes:,} bytes; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
@@ -173,7 +175,10 @@ def watch(program: Program, served: int, for_s: float, row_s: float, page_bytes:
     began_s, first_cpu_s, first_served_s = time.monotonic(), program.cpu_s(), cpu_s(served)
     while (now_s := time.monotonic()) < began_s + for_s:
         before, before_served = program.cpu_s(), cpu_s(served)
-        keys = pressed(program, now_s + row_s, moments, len(took_s))
+        told = pressed(program, now_s + row_s, moments, len(took_s))
+        keys = [seconds for _, seconds in told]
+        for key, seconds in told:
+            by_key.setdefault(key, []).append(seconds)
         passed_s = time.monotonic() - now_s
         if program.ended_s is not None:
             said = b"".join(data for _, data in program.chunks).decode(errors="replace").splitlines()
@@ -195,6 +200,12 @@ def watch(program: Program, served: int, for_s: float, row_s: float, page_bytes:
         f"{1e3 * percentile(took_s, 0.5):7.1f} {1e3 * percentile(took_s, 0.99):7.1f} {1e3 * max(took_s):7.1f} "
         f"{program.written(began_s) / passed_s:7,.0f}  {(cpu_s(served) - first_served_s) / passed_s:.1%}"
     )
+    within = sum(one <= 0.05 for one in took_s)
+    print(f"{within} of {len(took_s)} within 50 ms")
+    for key, all_s in sorted(by_key.items(), key=lambda one: -percentile(one[1], 0.5)):
+        print(
+            f"{key:>10} {len(all_s):4}: median {1e3 * percentile(all_s, 0.5):6.1f} ms, slowest {1e3 * max(all_s):6.1f}"
+        )
 
 
 if __name__ == "__main__":

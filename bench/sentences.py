@@ -1,7 +1,7 @@
-"""Every number in every sentence of the reports of the recordings that come with vtop, held against the report's JSON.
+"""Every number in every sentence of the reports of all recordings, held against the report's JSON.
 
     python bench/sentences.py                    # all recordings: a table, then what no value of the JSON explains
-    python bench/sentences.py sweep killed       # some
+    python bench/sentences.py sweep run.jsonl    # some: a name of those, or any file
 
 Read are findings and their evidence, validity, next steps, captions, figures in words and the notes of tables. A number
 in them is held to be true where some value of the JSON, written as `vtop.units` writes values, gives the same letters;
@@ -28,14 +28,22 @@ from vtop.report.render.document import Advice, Document, Drawing, Findings, Tab
 from vtop.report.render.json import recording
 from vtop.report.report_document import document
 
-FOLDER = Path(__file__).parent.parent / "recordings"
+ROOT = Path(__file__).parent.parent
+SHIPPED = (
+    *sorted((ROOT / "recordings").glob("*.jsonl*")),
+    *sorted((ROOT / "tests" / "recordings").glob("attached*.gz")),
+)
 UNITS = r"%|ms|µs|s|GiB|MiB|KiB|kW|W|kJ|MJ|J|×|pp|°C|MHz"
-NUMBER = re.compile(rf"(?<![\w.=/-])[−+]?(?:\d{{1,3}}(?:,\d{{3}})+|\d+)(?:\.\d+)?(?::\d\d)*(?:\s?(?:{UNITS})(?![\w]))?")
+NUMBER = re.compile(
+    rf"(?<![\w.=/-])[−+]?(?:\d{{1,3}}(?:,\d{{3}})+|\d+)(?:\.\d+)?(?:e[−-]\d+)?(?::\d\d)*(?:\s?(?:{UNITS})(?![\w]))?"
+)
 NAMED = ("label", "name", "spec", "url", "version", "detail", "file", "command", "why", "flag", "method", "models")
 ADDED_UP = ("done", "failed", "unfinished", "wrong_length", "sent")  # said about all loads together
+ADDED_UP_SERVERS = ("scrapes",)
 # what vtop itself sets, whatever the run: (words around it, why)
 CONSTANTS = (
     ("p99 needs 459", "samples that p99 needs"),
+    ("has 459 requests and 10 scrapes", "what p99 and a steady part need"),
     ("fewer than 2 rounds", "rounds of a closed loop"),
     ("of which 10 are few", "scrapes of a steady part"),
     ("middle 60 % of a phase", "the steady part"),
@@ -154,7 +162,11 @@ class Explained:
         for field in ADDED_UP:
             every = [one["load"][field] for one in content["phases"] if one["load"] is not None]
             self.by_form.setdefault(units.count(sum(every)), f"phases.*.load.{field}, added up")
-        self.names = sorted({*names(content), report.file}, key=len, reverse=True)
+        for field in ADDED_UP_SERVERS:
+            every = [one[field] for one in content["sampling"]]
+            self.by_form.setdefault(units.count(sum(every)), f"sampling.*.{field}, added up")
+        hosts = {one.url.partition("//")[2] for one in report.servers}
+        self.names = sorted({*names(content), report.file, *hosts}, key=len, reverse=True)
 
     def claims(self, where: str, sentence: str) -> Iterator[Claim]:
         for number in numbers(self.bare(sentence)):
@@ -202,9 +214,10 @@ def claims(report: Report) -> list[Claim]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("recordings", nargs="*", help="[all that come with vtop]")
+    parser.add_argument("recordings", nargs="*", help="[all that come with vtop, and four that were watched]")
     asked = parser.parse_args().recordings
-    paths = [path for path in sorted(FOLDER.glob("*.jsonl*")) if not asked or path.name.partition(".")[0] in asked]
+    paths = [path for path in SHIPPED if not asked or path.name.partition(".")[0] in asked]
+    paths += [Path(word) for word in asked if Path(word).is_file()]
     print(f"{'recording':24}{'sentences':>10}{'numbers':>9}{'matched':>9}{'unmatched':>11}{'control':>9}")
     left: list[tuple[str, Claim]] = []
     for path in paths:

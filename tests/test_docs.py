@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import msgspec
+import pytest
 from packaging.requirements import Requirement
 
 from vtop.cli import main
@@ -86,15 +87,18 @@ def test_every_test_that_the_hard_cases_name_is_one() -> None:
     assert len(re.findall(r"^\| [A-H]\d\d \|", page, re.MULTILINE)) == 118
 
 
-def test_what_ci_installs_is_locked_with_hashes_at_versions_that_are_allowed() -> None:
-    page = (ROOT / ".ci" / "locked.txt").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("file", "more"), [("locked.txt", ("test", "parquet")), ("locked-extras.txt", ("test", "parquet", "web", "ray"))]
+)
+def test_what_ci_installs_is_locked_with_hashes_at_versions_that_are_allowed(file: str, more: tuple[str, ...]) -> None:
+    page = (ROOT / ".ci" / file).read_text(encoding="utf-8")
     assert "://" not in page  # of any index
     entries = re.findall(r"^([a-z0-9.-]+)==(\S+)( \\\n    --hash=sha256:[0-9a-f]{64})?$", page, re.MULTILINE)
     assert all(hashed for _, _, hashed in entries)
     locked = {name: version for name, version, _ in entries}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    wanted = [Requirement(one) for one in (*project["dependencies"], *extras["test"], *extras["parquet"])]
+    wanted = [Requirement(one) for one in (*project["dependencies"], *(one for name in more for one in extras[name]))]
     for one in wanted:
         if one.name != "vtop":
             assert one.specifier.contains(locked[one.name]), one

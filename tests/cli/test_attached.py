@@ -47,6 +47,7 @@ def test_once_without_a_server_exits_with_2_and_says_why_in_the_document(tmp_pat
     done = vtop("--url", "127.0.0.1:1", "--once", *FAST, folder=tmp_path)
     assert done.returncode == 2
     assert b"WAITING  for http://127.0.0.1:1: try" in done.stdout  # the screen, as text
+    assert b"q quit" not in done.stdout  # without the keys, which nothing listens to
 
 
 def test_once_can_keep_what_it_saw(tmp_path: Path) -> None:

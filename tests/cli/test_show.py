@@ -88,7 +88,10 @@ def test_svg_and_png_are_files_and_stdout_stays_empty(tmp_path: Path) -> None:
     drawn = svg.read_text(encoding="utf-8")
     assert "GPU BINDS" in "".join(xml.fromstring(drawn).itertext()).replace("\xa0", " ")
     assert "http" not in drawn.replace('xmlns="http://www.w3.org/2000/svg"', "")
-    assert png.read_bytes().startswith(b"\x89PNG")
+    head = png.read_bytes()[:26]
+    assert head.startswith(b"\x89PNG")
+    assert head[25] == 3, "a palette"
+    assert png.stat().st_size < 120_000  # 0.5 MB in full colour
 
 
 def test_the_same_file_gives_the_same_bytes() -> None:

@@ -14,6 +14,10 @@ from tests.ui.pty import VTOP
 from tests.ui.screens import SHIPPED, SWEEP
 from vtop import faults
 from vtop.cli import main
+from vtop.cli.options import PANEL_NAMES
+from vtop.draw.layout import body
+from vtop.draw.theme import names
+from vtop.load.workload.spec import WORDS
 
 
 def run(*words: str) -> Result:
@@ -40,6 +44,15 @@ def test_every_verb_has_help(verb: tuple[str, ...]) -> None:
         assert result.exit_code == 0
         assert result.stdout.startswith("Usage: ")
         assert result.stderr == ""
+
+
+def test_help_lists_the_panels_the_themes_and_the_words_of_a_load() -> None:
+    said = " ".join(run("--help").stdout.split())
+    assert set(PANEL_NAMES) == set(body())
+    assert ", ".join(PANEL_NAMES) in said
+    assert all(name in said for name in names())
+    of_load = run("load", "--help").stdout
+    assert all(example in of_load for example, _ in WORDS.values())
 
 
 def test_version() -> None:

@@ -59,8 +59,9 @@ def frame_of(name: str, at_s: float | None) -> Frame:
     session = recorded(name)
     frame = session.frame(session.end_s if at_s is None else at_s, View(columns=60))
     hits = PrefixCache(hit_ratio=0.25, hit_tokens=250.0, asked_tokens=1000.0, lifetime_ratio=0.5, recompute=False)
+    load = frame.load and dataclasses.replace(frame.load, slot_wait=frame.load.ttft)  # under a cap, likewise
     caching = dataclasses.replace(frame.kv, prefix_caching=True)  # which no shipped recording has
-    return dataclasses.replace(frame, kv=caching, prefix_cache=hits, **UNRECORDED)
+    return dataclasses.replace(frame, kv=caching, prefix_cache=hits, load=load, **UNRECORDED)
 
 
 def drawn(frame: Frame) -> dict[str, str]:

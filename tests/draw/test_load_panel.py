@@ -86,3 +86,8 @@ def test_the_hosts_of_a_load_are_named_beside_how_its_client_does() -> None:
     right = replace(left, host=1, name="gpu8", workers=1)
     assert any("3 workers on 2 hosts" in line for line in drawn(loads.load(hosts=(left, right), **well)))
     assert not any("workers on" in line for line in drawn(loads.load(**well)))
+
+
+def test_infinity_is_of_broken_off_requests_where_none_failed() -> None:
+    broken = loads.load(failed=0, failed_by_class=(), unfinished=64)
+    assert any("∞ is a broken-off one" in line for line in drawn(broken))

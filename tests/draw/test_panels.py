@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tests.draw import frames
+from tests.draw import frames, loads
 from tests.draw.panels import DRAW
 from vtop.draw import layout
 from vtop.draw import theme as looks
@@ -21,6 +21,7 @@ from vtop.draw.text import Line
 from vtop.session.frame.charts import LoggedEvent, Points
 from vtop.session.frame.frame import Frame
 from vtop.session.frame.servers import StartedWith
+from vtop.session.frame.values import Count
 from vtop.session.glossary.numbers import NUMBERS
 from vtop.ui.keys import FOOTERS
 
@@ -294,3 +295,11 @@ def test_recomputed_tokens_name_their_unit_where_there_is_room() -> None:
 
 def test_a_first_scrape_is_an_attachment() -> None:
     assert re.search(r"0:00 ▶ attached · first scrape: 43\.9 KiB", draw("events", frames.overload(), 78, 6))
+
+
+def test_the_trial_request_alone_is_no_time_to_first_token_and_is_named() -> None:
+    frame = frames.overload()
+    one = replace(frame.requests, finished=Count(1.0, 0.2, 1.0))
+    assert "none finished yet but vtop's trial request" in draw(
+        "ttft", replace(frame, load=loads.load(), ttft=replace(frame.ttft, finished=0), requests=one), 78, 4
+    )

@@ -64,3 +64,11 @@ def test_what_was_within_a_scale_is_written_one_way(rows: int) -> None:
     }[rows]  # fmt: skip
     assert scale(60, 5, "↑ 15", Spread("0", "11", "13"))[1:4] == ["max 13", "med 11", "min 0"]
     assert scale(60, 4, "↑ 100 %", Spread("0 %", "96 %", "98 %"), "↓ 80 %")[1:] == ["med 96 %", "0–98 %", "↓ 80 %"]
+
+
+@pytest.mark.parametrize("height", [1, 2, 5, 6, 9])
+def test_a_kv_chart_that_does_not_begin_at_zero_says_so(height: int) -> None:
+    frame = frames.overload(44)
+    used = replace(frame.kv.used, low=0.66, median=0.95, high=0.99)
+    drawn = draw("kv", replace(frame, kv=replace(frame.kv, used=used)), 78, height)
+    assert "80–100 %" in drawn or "↓ 80 %" in drawn

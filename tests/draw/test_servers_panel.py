@@ -59,3 +59,9 @@ def test_the_verdict_is_that_of_the_living_and_says_who_is_missing() -> None:
     for width, height in ((80, 24), (120, 36), (200, 60)):
         shown = text(screen(fleet(columns_for(width)), width, height, LOOK)).splitlines()
         assert "KV POOL BINDS  1 of 3 down: :8302 · 11 of" in shown[1]
+
+
+def test_a_state_that_has_no_room_behind_the_address_is_left_to_its_sign() -> None:
+    waits = frames.server(0, url="http://localhost:8302", status=replace(DOWN, kind="waiting"))
+    row = text(DRAW["servers"](replace(fleet(), servers=(waits,)), 58, 2, LOOK)).splitlines()[1]
+    assert row.split()[1] == "localhost:8302"

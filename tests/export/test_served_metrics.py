@@ -108,15 +108,30 @@ def test_what_is_not_known_gives_no_sample() -> None:
     assert "kv_room_tokens" in {metric.name for metric, _, _ in samples(ServerMetrics(at, counts_of(at)))}
 
 
-def test_prices_are_told_where_they_are_known() -> None:
-    worth = Worth(0.26, 0.02, 0.55)
-    prices = Prices("run", None, (Price("kv", 7168, 7884, worth, worth, 3),), None, (), 60.0)
-    found = [
-        (labels, value)
-        for metric, labels, value in samples(ServerMetrics(replace(frame(), prices=prices), SinceAttached()))
-        if metric.name == "limit_price_output_ratio"
-    ]
-    assert found == [(("kv", "mean"), 0.26), (("kv", "low"), 0.02), (("kv", "high"), 0.55)]
+class Priced:
+    """Prices of a load that was watched, made once."""
+
+    made = 1
+
+    def of(self, phase: int | None) -> Prices:
+        worth = Worth(0.26, 0.02, 0.55)
+        return Prices("run", phase, (Price("kv", 7168, 7884, worth, worth, 3),), None, (), 60.0)
+
+
+def test_prices_are_told_while_they_are_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Exporter(Taken(AT_S), lambda: AT_S, Priced())
+    made.take()
+    made.look(0)
+    found = {
+        (sample.labels["limit"], sample.labels["bound"]): sample.value
+        for family in made.collect()
+        for sample in family.samples
+        if sample.name == "vtop_limit_price_output_ratio"
+    }
+    assert found == {("kv", "mean"): 0.26, ("kv", "low"): 0.02, ("kv", "high"): 0.55}
+    monkeypatch.setattr(exporter, "PRICED_S", -1.0)
+    made.look(0)
+    assert not any(name == "vtop_limit_price_output_ratio" for name, _ in told(made))
 
 
 def test_a_page_over_http_is_read_by_prometheus_and_each_query_of_the_dashboard_names_what_it_has() -> None:

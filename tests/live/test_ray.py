@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.live import ray_hosts
-from tests.live.vtop_record import VTOP, environment
+from tests.live.test_simulate import simulating
+from tests.live.vtop_record import VTOP, environment, events
 from vtop.recording.events import AnyEvent, Load, LoadHost, Note, Request, decode
 
 pytestmark = pytest.mark.live
@@ -139,6 +140,38 @@ def test_a_worker_that_is_killed_costs_its_requests_and_that_is_said(cluster: tu
     (said,) = (one.text for one in events if isinstance(one, Note))
     assert said.endswith(": its requests count as failed, and the load goes on without it")
     assert "killed by SIGKILL" in said
+
+
+SEARCH = ("--slo", "ttft=20s", "--rule", "floor", "--runs", "2", "--n", "20", "--from", "8", "--max", "8", "--no-hold")
+ONE_LOAD = "in=64 out=16 workers=2"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("record", "--load", f"c=4 n=20 {ONE_LOAD}", "--no-gpu", "-o"),
+        ("sweep", "--concurrency", "2..4", "--with", f"n=20 {ONE_LOAD}", "--no-gpu", "-o"),
+        ("capacity", *SEARCH, "--with", ONE_LOAD, "--no-gpu", "--record"),
+    ],
+    ids=lambda words: str(words[0]),
+)
+def test_other_verbs_send_their_load_from_the_cluster_too(
+    words: tuple[str, ...], cluster: tuple[str, str], tmp_path: Path
+) -> None:
+    path = tmp_path / "run.jsonl"
+    with simulating() as url:
+        command: list[str | Path] = [VTOP, words[0], "--url", url, "--ray", cluster[0], *words[1:], path]
+        done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    found = events(path)
+    phases = {one.phase for one in found if isinstance(one, Load)}
+    assert phases
+    for phase in phases:
+        hosts = [one for one in found if isinstance(one, LoadHost) and one.phase == phase and not one.after]
+        assert sorted(number for one in hosts for number in one.workers) == [0, 1]
+        sent = [one for one in found if isinstance(one, Request) and one.phase == phase]
+        assert {one.host for one in sent} <= {one.host for one in hosts}
+        assert all(one.error is None for one in sent)
 
 
 @pytest.mark.parametrize(

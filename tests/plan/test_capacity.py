@@ -10,8 +10,10 @@ import pytest
 
 from vtop.recording import SimulatedSearch
 from vtop.session.capacity.foretold import speed
-from vtop.session.capacity.search import Next, Plan, RunResult, Search, grows
-from vtop.session.load.attainment import Attainment
+from vtop.session.capacity.runs import RunRequest, judged
+from vtop.session.capacity.search import Next, Plan, RunResult, Search, by_the_other_rule, grows
+from vtop.session.load.attainment import OPEN, Attainment
+from vtop.session.load.request_latency import RequestLatency
 
 PLAN = Plan("floor", 0.95, 3, 100, (1, 2, 3), first_per_s=1.0, hold=False)
 
@@ -173,6 +175,11 @@ def test_a_simulated_bracket_says_where_to_look_and_is_corrected_by_what_was_mea
     assert len(found.results) <= rates
 
 
+def test_what_is_left_is_less_where_a_simulated_bracket_says_where_to_look() -> None:
+    plan = replace(PLAN, first_per_s=14.0, precision_ratio=0.08)
+    assert Search(replace(plan, simulated=SIMULATED)).left().rates == 2 < Search(plan).left().rates
+
+
 def test_how_fast_the_engine_is_beside_its_model_is_as_far_as_both_brackets_tell() -> None:
     assert speed(SIMULATED, 12.0, 13.0) == (12.0 / 15.0, 13.0 / 14.0)
     assert speed(SIMULATED, None, 13.0) == (None, 13.0 / 14.0)
@@ -193,3 +200,56 @@ def test_a_pass_is_sure_against_the_spread_that_runs_at_the_target_have() -> Non
 
     assert told(0.016) == "pass"
     assert told(0.024) == "more"  # as spread as this near 1, runs around 95 % are spread by far more
+
+
+def test_a_search_ends_where_requests_that_were_alone_miss_the_bound_as_no_lower_rate_can_keep_it() -> None:
+    def alone(kept: int) -> Search:
+        found = Search(replace(PLAN, least_per_s=0.001))
+        for _ in range(60):
+            if (run := found.next()) is None:
+                break
+            found.tell(result(run, 0.5, alone=40, alone_kept=kept))
+        return found
+
+    none = alone(10)
+    assert (none.end, none.why) == ("nothing passed", "10 of 40 requests that were alone on the server kept it")
+    assert len(none.results) == 1
+    assert len(alone(40).results) > 5  # the queue is what fails: it goes on below
+
+
+def test_the_same_runs_are_judged_by_the_other_rule_by_the_first_of_each_rate() -> None:
+    found = Search(replace(PLAN, rule="long-run", runs=4, seeds=(1, 2, 3, 4)))
+    for rate, ratios in ((4.0, (1.0,) * 4), (8.0, (0.99, 0.98, 0.99, 0.99, 0.5)), (16.0, (0.5, 0.4, 0.5, 0.4))):
+        for seed, ratio in enumerate(ratios):
+            found.tell(result(Next(rate, seed + 1, 100), ratio))
+    plan, bracket = by_the_other_rule(found)
+    assert plan.name == "floor (lowest of 4 runs of 100 requests)"
+    assert (bracket.passes_per_s, bracket.fails_per_s) == (8.0, 16.0)
+    assert found.bracket().passes_per_s == 4.0
+
+
+def test_a_run_is_told_by_its_requests() -> None:
+    def took(e2e_s: float) -> RequestLatency:
+        return RequestLatency(ttft_s=0.1, tpot_s=0.01, e2e_s=e2e_s)
+
+    outcomes = [
+        RunRequest(0.0, 1.0, took(1.0), 64, 16),  # alone
+        RunRequest(2.0, 5.0, took(3.0), 64, 16),  # the next comes before it ends
+        RunRequest(3.0, 4.0, took(1.0), 4096, 16),
+        RunRequest(6.0, 9.0, took(3.0), 64, 16),  # alone, and too slow
+        RunRequest(10.0, None, OPEN, 64, 16),
+    ]
+    found = judged(Next(0.5, 1, 5), outcomes, {"e2e": 2.0})
+    assert (found.attained.passed, found.attained.requests, found.attained.open) == (2, 5, 1)
+    assert (found.alone, found.alone_kept) == (2, 1)
+    assert (found.residence_s, found.sending_s) == (2.0, 10.0)
+    assert [(one.judged, one.good) for one in found.by_length] == [(4, 1), (1, 1)]
+    assert found.times[0].times.p50_s == 3.0
+
+
+def test_a_run_of_which_no_request_can_be_judged_is_no_evidence() -> None:
+    one_token = RequestLatency(ttft_s=0.1, tpot_s=None, e2e_s=0.1)
+    found = Search(replace(PLAN, requests=20))
+    while (run := found.next()) is not None:
+        found.tell(judged(run, [RunRequest(0.0, 0.1, one_token, 8, 1)] * 20, {"tpot": 0.05}))
+    assert (found.end, found.why) == ("no evidence", "no request of it can be judged by these bounds")

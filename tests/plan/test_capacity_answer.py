@@ -11,11 +11,13 @@ import pytest
 from tests.cli.vtop import runner
 from tests.plan.test_capacity import PLAN, cliff, result, search
 from vtop.cli import main
+from vtop.cli.capacity_turns import SearchTalk, by_turns
+from vtop.errors import VtopError
 from vtop.load.workload.spec import phases
 from vtop.plan.headroom import headroom, variation_of
 from vtop.plan.vllm_bench import command
-from vtop.report.plan.capacity import ENDS
-from vtop.session.capacity.search import Next, Search, goodput_of, paired
+from vtop.report.plan.capacity_said import ENDS
+from vtop.session.capacity.search import Next, RunResult, Search, goodput_of, paired
 
 SLO = ("--slo", "ttft=800ms,tpot=50ms")
 
@@ -87,6 +89,9 @@ def test_every_end_has_words() -> None:
         (("--simulate", "h200-qwen2.5-7b", "--with", "max=8"), "a cap in the client is not simulated"),
         (("--url", ":1", "--url", ":2"), "--against URL"),
         (("--hosts", "2"), "--hosts and --max-num-seqs are of a simulated search"),
+        (("--with", "in=8 out=1", "--slo", "tpot=50ms"), "an answer of one token has no TPOT"),
+        (("--simulate", "h200-qwen2.5-7b", "--screen"), "--screen is of a measured search"),
+        (("--screen",), "the screen needs a terminal"),
         (("--growth", "20%"), "--growth is that within --scale-out"),
         (("--with", "in=8 c=4"), "rate, requests and seed are the search's"),
         (("--resume", "sweep_c64"), "it holds no searches of capacity"),
@@ -126,3 +131,19 @@ def test_a_simulated_search_says_what_other_hosts_would_make_of_it_and_where_the
     said = " ".join(done.stdout.split())
     assert "On 2 other hosts that are as plausible, the bracket lies between 60.0 and beyond the highest rate" in said
     assert "Beyond the profile: prompt tokens 64, and it was fitted on 1,024 to 6,144." in said
+
+
+def test_a_server_that_is_gone_ends_the_search_and_what_was_found_stays() -> None:
+    one = Search(PLAN)
+    made: list[int] = []
+
+    def run(_: int, wanted: Next) -> RunResult:
+        if len(made) == 3:
+            raise VtopError("127.0.0.1:1 is not up")
+        made.append(wanted.seed)
+        return result(wanted, 1.0)
+
+    by_turns([one], run, SearchTalk(quiet=True), None)
+    assert (one.end, one.why, one.bracket().passes_per_s) == ("stopped", "127.0.0.1:1 is not up", 1.0)
+    with pytest.raises(VtopError, match="is not up"):
+        by_turns([Search(PLAN)], run, SearchTalk(quiet=True), None)  # nothing was found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -10,10 +11,12 @@ import pytest
 
 from tests.session.made import Log, Server
 from vtop.plan.capacity_answer import on_record
-from vtop.recording import CapacitySearch, Identity, Load, Request, SimulatedSearch, bounds
+from vtop.recording import CapacitySearch, Identity, Load, Request, SimulatedSearch, Start, bounds, decode, encode
+from vtop.recording.cut import cut
 from vtop.report.plan.capacity import sections
 from vtop.session.capacity.record import RecordedSearch
-from vtop.session.capacity.server_state import another
+from vtop.session.capacity.search import Search
+from vtop.session.capacity.server_state import ServerState, another
 from vtop.session.frame.capacity import CapacityPart
 from vtop.session.session import Session
 
@@ -36,8 +39,8 @@ def quick(_: int) -> dict[str, Any]:
 class Made:
     """A recording of a search: run after run on one server that is scraped every second."""
 
-    def __init__(self, asked: CapacitySearch = SEARCH, servers: int = 1) -> None:
-        self.log, self.server = Log(servers), Server()
+    def __init__(self, asked: CapacitySearch = SEARCH, servers: int = 1, engines: tuple[str, ...] = ("0",)) -> None:
+        self.log, self.server = Log(servers), Server(engines)
         self.now_s, self.phase = 1.0, 0
         for number in range(servers):
             self.log.scrape(0.5, self.server, server=number)
@@ -60,7 +63,9 @@ class Made:
             end_s = after.setdefault("end_s", after.get("last_s", due_s + 0.2))
             self.server.engine.count(prompt_tokens=100, generation_tokens=5)
             if in_flight:
-                self.log.add(Request(id=k, phase=self.phase, due_s=due_s, sent_s=after["sent_s"]), after["sent_s"])
+                admitted_s = after.get("admitted_s", due_s)
+                begun = Request(id=k, phase=self.phase, due_s=due_s, admitted_s=admitted_s, sent_s=after["sent_s"])
+                self.log.add(begun, after["sent_s"])
             line = {"due_s": due_s, "sent_s": due_s, "output_tokens": 5, "status": 200, **after, **other}
             self.log.add(Request(id=k, phase=self.phase, **line), end_s)
         end_s = max(begin_s + sent / rate, self.log.events[-1].t) + 0.1
@@ -125,6 +130,25 @@ def test_a_warm_prefix_cache_is_no_evidence() -> None:
     assert one.found().search.end == "no evidence"
 
 
+def test_the_first_run_of_a_server_that_was_just_started_is_no_evidence() -> None:
+    def counted(k: int) -> dict[str, Any]:
+        one.server.engine.finish()
+        return quick(k)
+
+    asked = msgspec.structs.replace(SEARCH, warm_only=True)
+    one = Made(asked)
+    one.run(4.0, 101, counted)
+    one.run(4.0, 101, counted)
+    found = one.found().search
+    assert [run.seed for run in found.results[4.0]] == [101]
+    assert [run.why_not for run in found.refused] == [
+        "the server had served next to nothing since its start: this run warmed it up"
+    ]
+    one = Made(asked)
+    one.run(4.0, 101, counted, warmup=8)
+    assert one.found().search.refused == []
+
+
 def test_a_server_that_restarted_ends_the_search() -> None:
     one = made((4.0, 101, quick))
     one.server = Server(started_s=2000.0)
@@ -132,6 +156,12 @@ def test_a_server_that_restarted_ends_the_search() -> None:
     found = one.found().search
     assert (found.end, found.why) == ("server changed", "another process answers: it was restarted")
     assert found.next() is None
+
+
+def test_another_number_of_engines_behind_the_address_is_another_server() -> None:
+    was = ServerState(version=None, models=(), process_start_s=None, pool_tokens=None, engines=2)
+    assert was.changed(replace(was, engines=1)) == "engines behind it: 1, and there were 2"
+    assert was.changed(replace(was, engines=0)) is None  # not known
 
 
 def test_a_client_that_was_late_by_more_than_a_bound_can_bear_is_no_evidence() -> None:
@@ -150,6 +180,42 @@ def test_a_run_that_lost_a_worker_is_no_evidence() -> None:
     found = one.found().search
     assert found.results == {}
     assert found.refused[0].why_not == "the client was the limit: 5 failed here: gpu8 is gone"
+
+
+def test_under_a_cap_the_clients_queue_and_rejections_are_told_and_are_no_lateness() -> None:
+    def behind(k: int) -> dict[str, Any]:
+        waits_s = 0.3 * (k % 4)
+        own = {"admitted_s": waits_s, "sent_s": waits_s, "first_s": waits_s + 0.1, "last_s": waits_s + 0.2}
+        return {"sent_s": 0.0, "error": "http_status", "status": 429} if k == 19 else own
+
+    one = Made()
+    one.run(4.0, 101, behind, in_flight=True, max_in_flight=2)
+    (rate,) = one.found().search.rates()
+    (run,) = rate.runs
+    assert run.why_not is None  # of a client without a cap it would be late
+    assert run.client_queue_peak == 3
+    assert (run.attained.rejected, run.attained.errors) == (1, 0)
+    session = one.log.session()
+    load = session.frame(session.end_s).load
+    assert load is not None
+    assert load.slot_wait is not None
+    assert (load.rejected, load.limited) == (1, None)
+    assert load.slot_wait.mean_s == pytest.approx(sum(0.3 * (k % 4) for k in range(19)) / 20)
+    (answer,) = on_record(session)
+    words = " ".join(str(block) for section in sections(answer) for block in section.blocks)
+    assert "1 were rejected" in words
+    assert "up to 3 waited in the client for a slot, under the cap" in words
+
+
+def test_a_cliff_between_two_near_rates_is_told() -> None:
+    slow: Answers = lambda k: {"first_s": 0.9, "last_s": 1.0}  # noqa: E731
+    one = made((4.0, 101, quick), (4.0, 102, quick), (4.4, 101, slow))
+    (answer,) = on_record(one.log.session())
+    words = " ".join(str(block) for section in sections(answer) for block in section.blocks)
+    assert "A cliff: 100.0 % at 4.00 and 0.0 % at 4.40 requests/s" in words
+    far = made((4.0, 101, quick), (4.0, 102, quick), (8.0, 101, slow))
+    (answer,) = on_record(far.log.session())
+    assert "A cliff" not in " ".join(str(block) for section in sections(answer) for block in section.blocks)
 
 
 def test_the_backlog_is_counted_at_the_quarters() -> None:
@@ -262,3 +328,45 @@ def test_what_was_simulated_before_stands_beside_the_measured_bracket() -> None:
 )
 def test_a_damaged_search_line_costs_itself(line: CapacitySearch) -> None:
     assert bounds.wrong(line) is not None or Made(line).log.session().frame(1.0).capacity is None
+
+
+def test_a_stretch_cut_out_of_a_search_holds_the_whole_runs_in_it() -> None:
+    one = made((4.0, 101, quick), (4.0, 102, quick))
+    session = one.log.session()
+    second = session.load.phases[1].begin.t
+
+    def found_from(at_s: float) -> Search:
+        lines = list(cut(one.log.start, one.log.events, at_s, session.end_s, "cut"))
+        assert isinstance(lines[0], Start)
+        part = Session(lines[0])
+        for line in lines:
+            part.apply(decode(encode(line)))
+        (found,) = part.searches.found(part.end_s)
+        return found.search
+
+    assert [run.seed for run in found_from(second - 1.0).results[4.0]] == [102]
+    assert found_from(session.end_s).results == {}
+
+
+def test_a_bound_that_this_vtop_does_not_know_and_a_rate_of_nothing_break_no_frame() -> None:
+    one = Made(msgspec.structs.replace(SEARCH, slo={"ttft": 0.5, "later": 1.0}))
+    one.run(4.0, 101, slo={"ttft": 0.5, "later": 1.0})
+    one.log.add(Load(phase=1, state="begin", spec="", shape="open", rate_per_s=0.0, requests=20, seed=102), one.now_s)
+    one.log.add(Load(phase=1, state="end", reason="done", spec="", shape="open"), one.now_s + 1)
+    session = one.log.session()
+    part = session.frame(session.end_s).capacity
+    assert part is not None
+    assert [rate.rate_per_s for rate in part.rates] == [4.0]
+    (answer,) = on_record(session)
+    assert "later ≤ 1.00 s" in " ".join(str(block) for section in sections(answer) for block in section.blocks)
+
+
+def test_of_several_engines_the_one_with_the_longest_queue_is_named() -> None:
+    one = Made(engines=("0", "1"))
+    one.server.engines["1"].waiting = 9.0
+    one.run(4.0, 101, lambda k: {"first_s": 0.9, "last_s": 1.0})
+    (run,) = one.found().search.results[4.0]
+    assert [(peak.name, peak.waiting) for peak in run.engines] == [("1", 9.0), ("0", 0.0)]
+    (answer,) = on_record(one.log.session())
+    words = " ".join(str(block) for section in sections(answer) for block in section.blocks)
+    assert "of 2 engines, engine 1 had at most 9 waiting, engine 0 0" in words

@@ -319,6 +319,29 @@ def test_the_weakest_link_of_a_group_is_found() -> None:
     assert topology.group(topology.read(PCIE, "t"), range(4)).weakest == "SYS"
 
 
+def test_gpus_that_cannot_reach_each_others_memory_are_told() -> None:
+    """As `nvidia-smi topo -p2p r` prints it behind `topo -m`."""
+    off = (
+        PCIE
+        + """
+ \tGPU0\tGPU1\tGPU2\tGPU3\t
+ GPU0\tX\tOK\tCNS\tCNS\t
+ GPU1\tOK\tX\tCNS\tCNS\t
+ GPU2\tCNS\tCNS\tX\tOK\t
+ GPU3\tCNS\tCNS\tOK\tX\t
+
+Legend:
+  X    = Self
+  OK   = Status Ok
+"""
+    )
+    of = topology.read(off, "t")
+    assert topology.group(of, range(4)).no_peer == "the chipset does not support it"
+    assert topology.group(of, range(2)).no_peer is None
+    assert topology.group(of, range(4)).weakest == "SYS"
+    assert topology.group(topology.read(PCIE, "t"), range(4)).no_peer is None
+
+
 @pytest.mark.parametrize("text", ["", "no GPU here", "\tGPU0\tGPU1\nGPU0\t X \n", "\tGPU0\nGPU0\t X \n"])
 def test_what_is_no_topology_is_refused(text: str) -> None:
     with pytest.raises(VtopError):

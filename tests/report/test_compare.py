@@ -217,10 +217,10 @@ def test_two_devices_differ_by_more_than_the_noise_within_a_run() -> None:
     """The overload of an H200, twice, on two GPUs: 1.5 % in speed and 8 % in power, with the same preemptions."""
     found = compare.of([of_recording("overload"), of_recording("overload_loaded")])
     assert one_of(found, "output_per_s")[1].ratio == pytest.approx(-0.0158, abs=0.005)  # by the clients' own stamps
-    assert one_of(found, "output_per_s")[1].verdict == "worse"
+    assert one_of(found, "tpot.mean_s")[1].verdict == "worse"
     assert one_of(found, "power_w.mean")[1].verdict == "higher"
     for name in ("preemptions_per_request", "recompute.ratio", "kv.mean_ratio", "running.mean", "waiting.mean"):
-        assert one_of(found, name)[1].verdict == "within noise", name
+        assert one_of(found, name)[1].verdict in ("same", "within noise"), name
 
 
 def test_the_sums_over_blocks_are_those_of_the_phase(eight_and_sixteen: list[AnyEvent]) -> None:

@@ -11,6 +11,7 @@ from tests.report.loops import Loop, session
 from tests.report.reports import NAMES, path_of, report_of
 from tests.session.made import Log, Server, fold, read
 from tests.session.test_incidents import hung
+from tests.session.test_verdict import POOL
 from vtop.recording.cut import cut
 from vtop.report.findings.counters import pairs
 from vtop.report.findings.findings import MOST, RULES, WORTH_SAYING, calm, findings
@@ -209,3 +210,21 @@ def test_what_power_takes_of_the_clock_has_its_readings() -> None:
 def test_where_running_stands_at_its_limit_the_pool_is_not_blamed() -> None:
     found = said(part_of("overload_seqs10", 100.0, 120.0))["residents"]
     assert "only 10 ran (median): running stands at 10, with 78 % of the KV pool in use" in found
+
+
+def test_of_several_servers_no_limit_of_one_is_said_of_the_sum() -> None:
+    """One of them was full: "110 in flight and only 74 ran: the KV pool holds 133", which is more than all of them."""
+    log, servers = Log(servers=2), (Server(), Server())
+    for second in range(30):
+        for number, (server, running, waiting) in enumerate(zip(servers, (64.0, 10.0), (36.0, 0.0), strict=True)):
+            server.engine.running, server.engine.waiting = running, waiting
+            server.engine.kv = running / 65
+            server.engine.count(generation_tokens=100, num_preemptions=3 * (not number))
+            for _ in range(5):
+                server.engine.finish(prompt=100, output=50)
+            log.scrape(second + 0.1 * number, server.exposition(POOL), server=number)
+    report = of_session(log.session(), "x")
+    (phase,) = report.phases
+    assert phase.whole is not None
+    assert phase.whole.verdict.limit == "kv"
+    assert "residents" not in said(report)

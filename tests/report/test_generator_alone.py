@@ -9,7 +9,7 @@ from tests.report.reports import path_of, report_of
 from vtop.recording import FileRecording, LoadHost, Scrape
 from vtop.report.figures.figures import figures
 from vtop.report.findings.findings import findings
-from vtop.report.findings.validity import checks
+from vtop.report.findings.validity import NO_SCRAPE, checks
 from vtop.report.model import Report, of_session
 from vtop.report.render.json import json
 from vtop.report.render.markdown import markdown
@@ -61,6 +61,8 @@ def test_what_the_server_did_is_not_known_and_not_nothing() -> None:
     states = {one.name: one.state for one in checks(alone("sweep"))}
     assert (states["gaps"], states["restarts"], states["foreign traffic"]) == ("unknown", "unknown", "unknown")
     assert states["answers"] == "fine"
+    said = {one.name: one.sentence for one in checks(alone("sweep"))}
+    assert said["cache-warm"] == said["unsteady"] == NO_SCRAPE  # not: does not count hits; too short
 
 
 def test_it_has_figures_of_its_requests() -> None:

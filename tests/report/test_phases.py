@@ -7,6 +7,7 @@ import pytest
 from tests.report.loops import Loop, session
 from tests.report.reports import path_of
 from tests.session.made import Log, Server, read
+from vtop import units
 from vtop.errors import VtopError
 from vtop.recording import Load, Mark, Request
 from vtop.report.model import of_session
@@ -145,3 +146,61 @@ def test_requests_now_and_then_are_one_stretch() -> None:
         server.engine.running = float(at % 20 < 10)
         log.scrape(float(at), server)
     assert [one.name for one in ranges(log.session())] == ["all requests"]
+
+
+@pytest.mark.parametrize("apart_s", [3, 40])
+def test_a_trial_is_no_part_of_the_load_that_follows_it(apart_s: int) -> None:
+    """Of a run with 38 idle seconds after a trial request the median of running had been 0, and its KV use 0 %."""
+    log, server = Log(), Server()
+    for at in range(apart_s + 30):
+        if at == 2:  # came and went between two scrapes
+            server.engine.count(generation_tokens=16)
+            server.engine.finish()
+        server.engine.running = 32.0 * (apart_s < at < apart_s + 20)
+        server.engine.count(generation_tokens=1000 * (apart_s < at <= apart_s + 20))
+        for _ in range(15 * (apart_s < at <= apart_s + 20)):
+            server.engine.finish()
+        log.scrape(float(at), server)
+    (phase,) = of_session(log.session(), "x").phases
+    assert phase.whole is not None
+    assert phase.steady is not None
+    assert phase.label == f"{units.clock(apart_s)}–{units.clock(apart_s + 21)}"
+    assert phase.steady.running.median == 32
+    assert phase.whole.finished == 300
+
+
+def in_flight(counts: list[float]) -> list[str]:
+    log, server = Log(), Server()
+    for at, many in enumerate((0.0, *counts, 0.0, 0.0, 0.0)):
+        server.engine.running = min(many, 68.0)
+        server.engine.waiting = max(0.0, many - 68.0)
+        log.scrape(float(at), server)
+    return [one.name for one in ranges(log.session())]
+
+
+def test_a_closed_loop_that_follows_a_smaller_one_without_a_pause_is_a_load_of_its_own() -> None:
+    """Throughput had been the mean of both, and 6 had waited where 90 were in flight."""
+    waves = [98.0, 98, 90, 74, 90, 90, 74, 74, 90, 90, 74, 90]
+    assert in_flight([8.0] * 20 + waves) == ["0:00–0:20", "0:20–0:33"]
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        [16.0 + 3.5 * at for at in range(40)],  # the queue of an open loop
+        [64.0] * 20 + [28.0] * 10 + [18.0] * 10,  # a load that runs out
+        [11.0, 30, 45, 56, 55, 48, 57, 51, 51, 64, 81, 88, 86, 82, 91, 92, 89, 92, 104, 97],  # chance
+    ],
+)
+def test_what_grows_little_by_little_or_runs_out_is_one_load(counts: list[float]) -> None:
+    assert in_flight(counts) == ["all requests"]
+
+
+def test_two_stretches_beside_a_gap_share_no_second_of_it() -> None:
+    """The one had ended with the first scrape after the gap, the other begun with the last one before it."""
+    log, server = Log(), Server()
+    for at in range(60):
+        server.engine.running = 32.0 * (2 < at < 55)
+        if not 20 <= at < 41:
+            log.scrape(float(at), server)
+    assert [(one.begin_s, one.end_s) for one in ranges(log.session())] == [(2.0, 19.0), (41.0, 55.0)]

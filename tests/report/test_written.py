@@ -21,14 +21,16 @@ import pytest
 
 from tests.report.reports import NAMES, made, path_of, report_of
 from vtop.report.expectations import judge, read
+from vtop.report.figures.figure import Figure, FigurePanel, Series
 from vtop.report.figures.figures import FIGURES, figures
 from vtop.report.model import Phase, Report
 from vtop.report.render import json_schema
-from vtop.report.render.document import Document, Table
+from vtop.report.render.document import Document, FindingBlock, Findings, Section, Table
 from vtop.report.render.html import html
 from vtop.report.render.json import json as written_json
 from vtop.report.render.markdown import markdown
 from vtop.report.render.terminal import natural_width, text
+from vtop.report.render.vega import svg
 from vtop.report.report_document import document
 
 GOLDENS = Path(__file__).with_name("goldens")
@@ -240,3 +242,34 @@ def test_a_recording_of_a_few_scrapes_has_figures_too(tmp_path: Path, few: int) 
     drawn = html(document([made(cut)]))
     assert "<svg" in drawn
     assert "NaN" not in drawn
+
+
+def test_a_narrow_axis_of_shares_has_no_per_cent_twice() -> None:
+    """From 99 to 100 % it had "100 %" three times and "99 %" three times."""
+    kv = Series("KV", "kv", ((0.0, 0.995), (1.0, 0.991)))
+    panel = FigurePanel("KV use", (kv,), top=1.0, unit="share", bottom=0.99)
+    drawn = svg(Figure(key="x", title="x", caption="x", alt="x", x_title="time", x_kind="time", panels=(panel,)))
+    ticks = re.findall(r">(\d+\.?\d*%)<", drawn)
+    assert len(ticks) == len(set(ticks)) >= 4
+
+
+def test_the_axis_of_the_cycle_holds_half_of_what_it_shows() -> None:
+    """Where few preemptions tell what they left, as of several a scrape, it began at 99 %, above most scrapes."""
+    report = report_of("overload_loaded")
+    first, *rest = report.staircase.events
+    events = (
+        replace(first, kv_after_ratio=0.991, freed_ratio=0.001),
+        *(replace(one, freed_ratio=None) for one in rest),
+    )
+    few = replace(report, staircase=replace(report.staircase, events=events))
+    (cycle,) = [one for one in figures(few)[0] if one.key == "cycle"]
+    shown = [y for x, y in cycle.panels[0].series[0].points if y and cycle.ticks[0] <= float(x) <= cycle.ticks[-1]]
+    assert cycle.panels[0].bottom is not None
+    assert sum(y >= cycle.panels[0].bottom for y in shown) >= len(shown) / 2
+
+
+def test_no_line_of_the_html_ends_between_a_number_and_its_unit() -> None:
+    found = FindingBlock("5.74 s or 3.5 % of the time, 1.20 × prefill in 3 steps", ("700 W",))
+    page = html(Document("a", (Section("a", "a", 2, (Findings((found,)),)),)))
+    assert "5.74\xa0s or 3.5\xa0% of the time, 1.20\xa0× prefill in 3 steps" in page
+    assert "700\xa0W" in page

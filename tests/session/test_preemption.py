@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -315,3 +316,16 @@ def test_recomputed_tokens_stand_beside_the_preemptions_of_the_same_window() -> 
     assert found.tokens < 0.5 * found.since_start
     assert found.per_preemption == pytest.approx(found.tokens / count)
     assert found.per_preemption == pytest.approx(6_981, rel=0.25)  # that of the whole run
+
+
+def test_steps_that_were_given_up_change_nothing_of_what_comes_after() -> None:
+    kept, trimmed = recorded("overload"), recorded("overload")
+    for before_s in (40.0, 80.0):
+        trimmed.forget(before_s)
+    view = View(window_s=30.0)
+    for at_s in (120.0, 160.0):
+        one, other = (made.frame(at_s, view) for made in (kept, trimmed))
+        assert msgspec.json.encode(one.staircase) == msgspec.json.encode(other.staircase)
+        assert one.recompute.tokens == other.recompute.tokens
+    (detector,) = trimmed._detectors.values()
+    assert all(step.event is None for step in detector._steps if detector.at_s(step) < 79.0)

@@ -140,3 +140,17 @@ def test_intervals_that_do_not_tell_a_prompt_token_from_a_step_say_nothing() -> 
     rows = [(100, 8000 + 100 * (k % 3), 1.0 + 0.1 * (k % 2)) for k in range(12)]
     assert not fitted(rows).told
     assert fitted([(10, 0, 1.0), (10, 100, 2.0), (5, 100, 1.5)]).told
+
+
+def test_servers_that_worked_one_after_the_other_are_no_faster_than_one() -> None:
+    """The sum of what each gave while it was busy had been twice what the two ever gave together."""
+    log, servers = Log(servers=2), (Server(), Server())
+    for second in range(41):
+        for number, server in enumerate(servers):
+            here = 20 * number < second <= 20 * (number + 1)
+            server.engine.running = float(here and second != 20 * (number + 1))
+            server.engine.count(generation_tokens=100.0 * here)
+            log.scrape(second + 0.1 * number, server, server=number)
+    found = log.frame(41.0, View(window_s=100.0)).throughput
+    assert found.output_per_s == pytest.approx(100, rel=0.01)
+    assert found.busy_s == pytest.approx(40, abs=0.2)

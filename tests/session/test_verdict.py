@@ -661,3 +661,118 @@ def test_that_running_came_to_its_limit_now_and_then_is_said_though_no_scrape_ca
     found = recorded("open_loop_seats48").frame(22.9, View(300.0, 2)).verdict
     assert found.limit == "none"
     assert "up to 47 running at once, 48 may" in found.sentence
+
+
+# --- of which scrapes ------------------------------------------------------------------------------------------------
+
+
+def test_a_queue_that_grows_is_one_load_and_its_limit_is_named_all_along() -> None:
+    """Every few seconds there were a third more than before, and "too few scrapes yet to tell" between them."""
+    log, server = Log(), Server()
+    found = []
+    for second in range(60):
+        server.engine.running, server.engine.kv = 16, 0.2
+        server.engine.waiting = 3.5 * second
+        server.engine.count(generation_tokens=100)
+        server.engine.finish()
+        log.scrape(float(second), server.exposition(POOL))
+        found.append(log.frame().verdict)
+    assert {one.limit for one in found[6:]} == {"max-num-seqs"}
+    assert "31 scrapes in 30.0 s" in found[-1].sentence
+
+
+def test_a_queue_that_comes_at_once_is_another_load() -> None:
+    def came(second: int, server: Server) -> None:
+        server.engine.running, server.engine.kv = 16, 0.2
+        server.engine.waiting = 2 if second < 30 else 80
+
+    assert "10 scrapes in 9.00 s" in said(came).sentence
+
+
+def test_after_a_restart_nothing_is_said_of_the_server_before_it() -> None:
+    log, server = Log(), Server()
+    for second in range(33):
+        if second == 30:
+            server.restart()
+        server.engine.running, server.engine.kv = (24, 0.3) if second != 30 else (0, 0.0)
+        server.engine.count(generation_tokens=100)
+        log.scrape(float(second), server.exposition(POOL))
+    assert "24 running" not in log.frame(30.5).verdict.sentence
+    assert log.frame(32.5).verdict.sentence == "too few scrapes yet to tell"
+
+
+def test_kv_use_is_that_of_the_scrapes_with_requests() -> None:
+    def now_and_then(second: int, server: Server) -> None:
+        here = second % 3 == 0
+        server.engine.running, server.engine.kv = 16 * here, 0.4 * here
+
+    assert said(now_and_then).evidence[2] == "KV 40 %"
+
+
+@pytest.mark.parametrize(("queue_s", "limit"), [(0.65, "max-num-seqs"), (0.05, "token-budget")])
+def test_of_few_places_one_is_free_on_many_scrapes_and_they_bind_where_the_wait_is_long(
+    queue_s: float, limit: str
+) -> None:
+    """Six in flight, four places, steps of 300 tokens: it was in turn "max-num-seqs" and "token budget"."""
+
+    def four_places(second: int, server: Server) -> None:
+        server.engine.running, server.engine.waiting, server.engine.kv = 4 - (second % 2), 2, 0.02
+        server.engine.count(prompt_tokens=300)
+        server.engine.finish(queue=queue_s, prefill=0.04, prompt=300, output=300)
+        for tokens in (304, *[4] * 20):
+            server.engine.observe(iteration_tokens_total=tokens)
+
+    assert said(four_places).limit == limit
+
+
+@pytest.mark.parametrize(("tokens", "limit"), [((2064,), "token-budget"), ((2064, *[17] * 20), "max-num-seqs")])
+def test_as_many_run_as_prompts_leave_the_steps_and_no_places_bind(tokens: tuple[int, ...], limit: str) -> None:
+    """17 of 128 ran, as each step held a prompt of 2,048 and each answer 16 tokens: "running stands at 17"."""
+
+    def prompts(second: int, server: Server) -> None:
+        server.engine.running, server.engine.waiting, server.engine.kv = 17, 6, 0.39
+        server.engine.count(prompt_tokens=2048)
+        server.engine.finish(queue=0.2, prefill=0.12, prompt=2048, output=16)
+        for held in tokens:
+            server.engine.observe(iteration_tokens_total=held)
+
+    assert said(prompts).limit == limit
+
+
+def test_the_queue_of_those_that_came_before_is_not_said_of_a_smaller_load() -> None:
+    """Of 96 in flight 64 went away: "queueing is 62 % of TTFT: bursts", of requests that had come before."""
+
+    def smaller(second: int, server: Server) -> None:
+        server.engine.running, server.engine.waiting, server.engine.kv = (68, 28, 0.95) if second < 30 else (32, 0, 0.4)
+        for _ in range(15):
+            server.engine.finish(queue=0.8 if second < 33 else 0.0, prefill=0.25)
+
+    found = said(smaller, scrapes=36).sentence
+    assert found.startswith("32 running · none waits")
+    assert "bursts" not in found
+
+
+def test_less_than_three_seconds_tell_of_no_limit() -> None:
+    """Five scrapes a second: the first burst of a load had been "token budget" after 1 s."""
+    log, server = Log(interval_s=0.2), Server()
+    for scrape in range(12):
+        server.engine.running, server.engine.waiting, server.engine.kv = 21, 11, 0.3
+        server.engine.count(generation_tokens=100, prompt_tokens=1000)
+        server.engine.observe(iteration_tokens_total=64)
+        log.scrape(scrape / 5, server.exposition(POOL))
+    assert log.frame().verdict.sentence == "too few scrapes yet to tell"
+
+
+def test_preemptions_tell_of_a_full_pool_that_no_scrape_caught() -> None:
+    """On a quick server with short requests: 29 preemptions of 120, KV at most 76 % on a scrape, and "GPU BINDS"."""
+
+    def between_scrapes(second: int, server: Server) -> None:
+        server.engine.running, server.engine.waiting, server.engine.kv = (16, 8, 0.7) if second % 3 else (5, 9, 0.4)
+        server.engine.count(num_preemptions=3, prompt_tokens=1200)
+        for _ in range(12):
+            server.engine.observe(time_to_first=0.4)
+            server.engine.finish(queue=0.4, prefill=0.04)
+
+    found = said(between_scrapes)
+    assert found.limit == "kv"
+    assert "preemptions in 30.0 s" in found.sentence

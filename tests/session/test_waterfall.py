@@ -24,12 +24,12 @@ LINES = (
 )
 
 
-def at(now_s: float, window_s: float = 300.0, lines: tuple[Request, ...] = LINES) -> Waterfall:
+def at(now_s: float, window_s: float = 300.0, lines: tuple[Request, ...] = LINES, holds: str = "") -> Waterfall:
     session = Session(Start(format=FORMAT, vtop="0", unix_s=0.0, servers=(Target(url="http://h"),), interval_s=1.0))
     session.apply(Load(t=0.5, phase=0, state="begin", spec="c=3", shape="closed", concurrency=3))
     for line in lines:
         session.apply(line)
-    return session.frame(now_s, View(window_s=window_s)).waterfall
+    return session.frame(now_s, View(window_s=window_s, holds=holds)).waterfall
 
 
 def test_the_oldest_unanswered_stands_first_then_the_open_then_the_slowest_that_ended() -> None:
@@ -49,3 +49,13 @@ def test_an_earlier_instant_shows_what_was_known_then() -> None:
 
 def test_what_ended_before_the_window_is_not_shown() -> None:
     assert [one.id for one in at(9.0, window_s=3.0).rows] == [1, 0]
+
+
+def test_only_requests_whose_number_state_or_error_holds_a_text_are_shown_and_all_are_counted() -> None:
+    lines = (*LINES[:-1], request(0, 9.0, sent_s=1.0, end_s=9.0, error="timeout"))  # type: ignore[arg-type]
+    texts = ("#2", "open", "UNANSWERED", "failed", "timeout", "ended", "no such")
+    found = {text: [one.id for one in at(9.5, lines=lines, holds=text).rows] for text in texts}
+    assert found == {
+        "#2": [2], "open": [1], "UNANSWERED": [1], "failed": [0], "timeout": [0], "ended": [0, 2], "no such": [],
+    }  # fmt: skip
+    assert at(9.5, lines=lines, holds="no such").ended == 2

@@ -17,7 +17,7 @@ from vtop.recording import End, Event, Identity, Note, Outage, Scrape, decode, e
 from vtop.server_kinds import registry
 from vtop.server_kinds.registry import series_names
 from vtop.session.session import Session
-from vtop.sources.prometheus.api import StoredSeries
+from vtop.sources.prometheus.api import SharedTimes, StoredSeries
 from vtop.sources.prometheus.follow import _Followed
 from vtop.sources.prometheus.stored import HistoryQuery, Stored, prometheus_target, targets
 from vtop.sources.prometheus.who import FoundTarget, LabelSet, matchers, servers
@@ -398,3 +398,15 @@ def test_servers_keep_the_labels_that_they_are_grouped_by_and_no_others() -> Non
     one = FoundTarget("a", (LabelSet(labels, (), registry.DEFAULT, ""),), None)
     (target,) = targets([one])
     assert target.labels == {"job": "chat", "pod": "chat-0"}
+
+
+def test_series_of_one_scrape_share_their_times_and_others_keep_their_own() -> None:
+    shared = SharedTimes()
+    rows = [
+        StoredSeries({}, msgspec.Raw(text.encode()))
+        for text in ('[[1e9,"1"],[1000000015,"2"]]', '[[1e9,"3"],[1000000015,"NaN"]]', '[[1e9,"4"]]', '[[1e9,"x"]]')
+    ]
+    read = [row.columns(shared) for row in rows]
+    assert [times for times, _ in read] == [[1e9, 1e9 + 15], [1e9, 1e9 + 15], [1e9], []]
+    assert read[0][0] is read[1][0]
+    assert [repr(values) for _, values in read] == [repr(row.columns()[1]) for row in rows]

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from textual.widgets import Input
 
 from tests.cli.vtop import runner
 from tests.ui.screens import SWEEP, replay, said, text
@@ -16,6 +17,7 @@ from vtop.cli.common import view_of
 from vtop.cli.config import own_keys
 from vtop.draw import theme as looks
 from vtop.errors import VtopError
+from vtop.recording import Mark
 from vtop.ui import remembered
 from vtop.ui.board import Board, number_at
 from vtop.ui.keys import BY_DIGIT, KEYS, footers, mapped, spelled
@@ -46,8 +48,9 @@ async def test_a_digit_hides_a_panel_and_shows_it_again() -> None:
         whole = text(shown.app)
         await shown.pilot.press("2")
         assert " KV cache " not in text(shown.app)
-        assert said(shown.app) == ["kv is hidden; 2 shows it again"]
+        assert said(shown.app) == ["KV cache: hidden; 2 shows it again"]
         assert remembered.load().hidden == ("kv",)
+        assert "H show 1 hidden" in text(shown.app).splitlines()[-1]
         await shown.pilot.press("2")
         shown.app.clear_notifications()
         await shown.pilot.pause()
@@ -259,3 +262,20 @@ async def test_the_capital_s_saves_a_png(tmp_path: Path) -> None:
         await shown.app.workers.wait_for_complete()
         (path,) = tmp_path.glob("vtop-*.png")
         assert path.read_bytes().startswith(b"\x89PNG")
+
+
+async def test_a_slash_in_the_enlarged_events_keeps_those_that_hold_a_text() -> None:
+    async with replay(SWEEP, size=(80, 12)) as shown:
+        shown.app.session.mark(Mark(t=9.0, text="a new flag"))
+        await shown.at(12.0)
+        shown.app.show_only("events")
+        await shown.pilot.press("slash")
+        shown.app.screen.query_one(Input).value = "FLAG"
+        await shown.pilot.press("enter")
+        assert "with 'FLAG'" in shown.app.board_text("events")[0]
+        assert [row.split()[0] for row in shown.app.board_text("events")[1:] if row] == ["0:09"]
+        await shown.pilot.press("escape")
+        assert shown.app.only == "events", "the first takes the search back"
+        assert len([row for row in shown.app.board_text("events")[1:] if row]) == 2
+        await shown.pilot.press("escape")
+        assert shown.app.only is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import threading
 import xml.etree.ElementTree as xml
 from pathlib import Path
 from typing import Any
@@ -190,19 +191,30 @@ async def test_r_records_from_the_beginning_of_the_session_and_again_ends_the_fi
 
 async def test_a_load_that_does_not_run_is_said_until_somebody_clicks() -> None:
     async with live(SWEEP) as session:
-        session.app._load = LostLoad()
+        load = session.app._load = LostLoad()
         await session.feed(3.0)
         await session.feed(4.0)
         (toast,) = session.app._notifications
         assert toast.message == "the load does not run: no model 'nope' there; it serves tiny"
         assert toast.timeout > 3600
+        session.app.clear_notifications()
+        assert "stop load" in session.app.board_text(None)[-1]
+        load.finished.set()
+        await session.pilot.press(">")
+        assert said(session.app)[-1].startswith("the load is over")
+        session.app.draw()
+        await session.pilot.pause()
+        assert "stop load" not in session.app.board_text(None)[-1]
 
 
 class LostLoad:
     failed: str | None = "no model 'nope' there; it serves tiny"
 
-    def change(self, direction: int) -> None:
-        raise AssertionError
+    def __init__(self) -> None:
+        self.finished = threading.Event()
+
+    def change(self, direction: int) -> bool:
+        return False
 
     def abort(self) -> None:
         raise AssertionError
@@ -412,8 +424,8 @@ async def test_the_palette_knows_every_key_and_every_theme() -> None:
         assert set(named) == {
             *(key.does for key in KEYS if key.id not in ("interrupt", "palette")),
             *(f"theme {name}" for name in looks.names()),
-            *(f"enlarge {panel}" for panel in layout.body()),
-            *(f"hide or show {panel}" for panel in layout.body() if panel not in BY_DIGIT),
+            *(f"enlarge {layout.title(panel)}" for panel in layout.body()),
+            *(f"hide or show {layout.title(panel)}" for panel in layout.body() if panel not in BY_DIGIT),
         }
         for word in ("zoom", "screenshot", "scroll", "copy", "suspend", "hide", "load", "mark", "replay", "record"):
             assert any(word in title for title in named), word

@@ -144,7 +144,10 @@ def _search_of(asked: dict[str, Any]) -> tuple[CapacitySearch, PlannedPhase]:
         raise VtopError(f"--min {asked['least']:g} is above --max {asked['most']:g}")
     if any(word.partition("=")[0] in OWN_WORDS for word in asked["words"].replace(",", " ").split()):
         raise VtopError(f"--with {asked['words']!r}: rate, requests and seed are the search's; --from, --n and --seed")
+    bounds = slo(asked["slo"]).record()
     (like,) = phases([f"rate=1 n={asked['many']} {asked['words']}"], option="--with")
+    if set(bounds) == {"tpot"} and like.output is not None and like.output.high < 2:
+        raise VtopError(f"--slo {asked['slo']}: an answer of one token has no TPOT; bound ttft or e2e, or ask for more")
     search = CapacitySearch(
         rule=asked["rule"],
         target_ratio=asked["attain"],
@@ -157,7 +160,8 @@ def _search_of(asked: dict[str, Any]) -> tuple[CapacitySearch, PlannedPhase]:
         precision_ratio=asked["precision"],
         hold=not asked["no_hold"],
         spec=asked["words"],
-        slo=slo(asked["slo"]).record(),
+        slo=bounds,
+        warm_only=True,
     )
     return search, like
 

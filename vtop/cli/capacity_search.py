@@ -75,6 +75,7 @@ def _earlier(path: Path, asked: CapacitySearch) -> tuple[Session, RecordedSearch
     if len(found) != 1:
         raise VtopError(f"--resume {path}: it holds {len(found) or 'no'} searches of capacity, and one is gone on with")
     was, now = (msgspec.to_builtins(msgspec.structs.replace(one, t=-1.0)) for one in (found[0].asked, asked))
+    now["warm_only"] = was["warm_only"]  # which older ones did not ask for
     if found[0].asked.simulated is not None:  # what was simulated then holds, and chose the first rate
         now |= {name: was[name] for name in ("simulated", "first_per_s")}
     names = {"spec": "--with", "requests": "--n", "first_per_s": "--from", "least_per_s": "--min", "slo": "--slo"}
@@ -164,8 +165,8 @@ class _Live:
         from vtop.plan.capacity_runs import phase_of
 
         index = self._phase(number, phase_of(self._like, wanted))
-        runs, bounds = self._session.searches.runs, self.searches[number].asked.slo
-        return runs.measured(wanted, index, bounds, self._session.end_s)
+        asked, now_s = self.searches[number].asked, self._session.end_s
+        return self._session.searches.runs.measured(wanted, index, asked.slo, now_s, warm_only=asked.warm_only)
 
     def _phase(self, number: int, phase: PlannedPhase) -> int:
         """One phase of load on a server, to its end and the scrape after it. Raises VtopError."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from vtop import units
 from vtop.cli import progress
 from vtop.cli.common import echo
+from vtop.errors import VtopError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -91,9 +92,13 @@ def by_turns(
                 told.judged(number, searches[number], result)
     except (KeyboardInterrupt, Stopped):
         _stop(searches, "stopped")
+    except VtopError as error:  # the server is gone, say: what was found so far is an answer
+        if not any(search.made for search in searches):
+            raise
+        _stop(searches, "stopped", str(error))
 
 
-def _stop(searches: Sequence[Search], why: str) -> None:
+def _stop(searches: Sequence[Search], end: str, why: str | None = None) -> None:
     for search in searches:
         if search.end is None:
-            search.stop(why)
+            search.stop(end, why)

@@ -186,7 +186,18 @@ def recorded_load(
     return code
 
 
-@click.command()
+class WithWords(click.Command):
+    """Help that ends with what the words of a load ask for."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from vtop.load.workload.spec import WORDS
+
+        super().format_epilog(ctx, formatter)
+        with formatter.section("The words of a SPEC"):
+            formatter.write_dl(list(WORDS.values()))
+
+
+@click.command(cls=WithWords)
 @click.argument("words", nargs=-1, required=True, metavar="[URL] SPEC…")
 @click.option("--slo", metavar="BOUNDS", help="Service level, met by all bounds jointly: ttft=800ms,tpot=50ms,e2e=10s.")
 @click.option("--model", metavar="NAME", help="Model to request if the server has several.")
@@ -195,6 +206,10 @@ def recorded_load(
 @ray_option
 def load(words: tuple[str, ...], **asked: Any) -> None:
     """Generate load only: one line per request on stdout, a recording that every other verb reads.
+
+    \b
+      vtop load :8000 rate=8 for=60s > load.jsonl
+      vtop load :8000 c=64 in=1024 out=256 n=512 warmup=64 > load.jsonl
 
     Exit codes: 0 done, 1 a phase ended early, 2 nothing succeeded or the load could not run, 128 + n ended by signal n.
     """
@@ -399,6 +414,10 @@ def _row(part: LoadPart, frame: Frame) -> str:
         said.append(str(part.reason))
     if part.unfinished:
         said.append(f"{part.unfinished} unfinished")
+    if part.rejected:
+        said.append(f"rejected {part.rejected}")
+    if part.slot_wait is not None:
+        said.append(f"waits for a slot {units.seconds(part.slot_wait.mean_s)} in the mean")
     said += [f"{name} {count}" for name, count in part.failed_by_class]
     if part.slo is not None:
         said.append(f"kept {units.percent(part.slo.attainment_ratio)}")

@@ -24,6 +24,7 @@ def man(ctx: click.Context) -> None:
 
 def page(group: click.Group) -> Iterator[str]:
     """The page in roff, line by line."""
+    from vtop.load.workload.spec import WORDS
     from vtop.ui.keys import KEYS
 
     yield f'.TH VTOP 1 "" "vtop {__version__}" "vtop"'
@@ -36,6 +37,9 @@ def page(group: click.Group) -> Iterator[str]:
     yield from _options(group)
     yield ".SH VERBS"
     yield from _verbs(group, "vtop")
+    yield ".SH WORDS OF A LOAD"
+    for example, asks in WORDS.values():
+        yield from (".TP", f".B {_plain(example)}", _plain(asks))
     yield ".SH KEYS"
     for key in KEYS:
         yield from (".TP", f".B {_plain(key.face)}", f"{_plain(key.does)} ({key.id})")

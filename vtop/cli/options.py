@@ -169,6 +169,12 @@ prometheus_options = together(
     click.option("--core", is_flag=True, help="Only core series, with buckets of five latencies: half the samples."),
 )
 
+# written out, so that --help need not load the screen; a test holds them to be all
+PANEL_NAMES = (
+    "requests", "kv", "gpus", "ttft", "tokens", "load", "capacity", "latencies", "by_load", "servers", "engines",
+    "waterfall", "speculation", "lora", "events", "why",
+)  # fmt: skip
+
 look_options = together(
     click.option(
         "--theme",
@@ -183,7 +189,11 @@ look_options = together(
         type=Seconds(least=1),
         help="Time window of numbers and charts. [as last time, else grows to 5m; 5m in documents]",
     ),
-    click.option("--hide", metavar="PANELS", help="Panels to hide: gpus,latencies,…; '' for none. [as last time]"),
+    click.option(
+        "--hide",
+        metavar="PANELS",
+        help=f"Panels to hide: a list of {', '.join(PANEL_NAMES)}; '' for none. [as last time]",
+    ),
 )
 
 ray_option = click.option(
@@ -194,7 +204,11 @@ ray_option = click.option(
 
 load_options = together(
     click.option(
-        "--load", "loads", multiple=True, metavar="SPEC", help="Drive the server: c=64, rate=8 for=60s, …; repeatable."
+        "--load",
+        "loads",
+        multiple=True,
+        metavar="SPEC",
+        help="Drive the server: c=64, rate=8 for=60s, … (all words: vtop load --help); repeatable.",
     ),
     click.option(
         "--slo", metavar="BOUNDS", help="Service level, met by all bounds jointly: ttft=800ms,tpot=50ms,e2e=10s."

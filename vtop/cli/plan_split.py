@@ -65,7 +65,12 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--nodes", type=NUMBER, default=1, metavar="N", help="Number of hosts. [1]")
 @click.option("--sequence-parallel", is_flag=True, help="vLLM's sequence-parallel pass is on.")
 @click.option("--link", type=BANDWIDTH, metavar="RATE", help="Link between pipeline stages: 25GB/s.")
-@click.option("--topo", type=FILE, metavar="FILE", help="Output of nvidia-smi topo -m.")
+@click.option(
+    "--topo",
+    type=FILE,
+    metavar="FILE",
+    help="Output of nvidia-smi topo -m; that of topo -p2p r may follow.",
+)
 @click.option("--trace", type=FILE, metavar="FILE", help="Chrome JSON from torch's profiler, one rank.")
 @click.option("--server-log", type=FILE, metavar="FILE", help="Log with vLLM's line on its all-reduce backends.")
 @memory_options

@@ -99,8 +99,7 @@ def demo(record_to: Path | None, fault: str, **look: Any) -> None:
     Everything runs on this machine and ends with the screen. Without a terminal it prints one instant.
     """
     view = view_of(look, document=no_terminal() is not None)
-    asked_of_server = {"enable_prefix_caching": False, "enable_mfu_metrics": True, "fault": fault}
-    settings = _settings({"kv_tokens": DEMO_KV_TOKENS, **asked_of_server})
+    settings = demo_settings(fault)
     if no_terminal() is not None:
         if record_to is not None:
             raise VtopError("--record goes with the screen; without one: vtop simulate, and vtop record --url :8000")
@@ -128,6 +127,12 @@ def demo(record_to: Path | None, fault: str, **look: Any) -> None:
         }
         load = phases([f"c={DEMO_CONCURRENCY} in={DEMO_IN} out={DEMO_OUT} for={DEMO_FOR}"])
         watch.live(asked, servers_of(asked), record_to, view, load)
+
+
+def demo_settings(fault: str = "") -> Settings:
+    """Of the demo's server: a small KV cache. Raises VtopError for faults that are none."""
+    asked_of_server = {"enable_prefix_caching": False, "enable_mfu_metrics": True, "fault": fault}
+    return _settings({"kv_tokens": DEMO_KV_TOKENS, **asked_of_server})
 
 
 def _print_an_instant(settings: Settings, view: dict[str, Any]) -> None:

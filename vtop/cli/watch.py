@@ -119,7 +119,9 @@ def once(attachment: Attachment | PrometheusAttachment, view: dict[str, Any], as
         from vtop.ui import run
 
         size = shutil.get_terminal_size((120, 36))
-        shown = run.still(session, now_s=frame.now_s, size=(max(80, size.columns), max(24, size.lines - 1)), **view)
+        shown = run.still(
+            session, now_s=frame.now_s, size=(max(80, size.columns), max(24, size.lines)), once=True, **view
+        )
         echo(shown[1], nl=False)
     if not answered:
         sys.exit(2)

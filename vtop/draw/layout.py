@@ -67,6 +67,11 @@ def body() -> tuple[str, ...]:
     return tuple(PANELS)
 
 
+def title(panel: str) -> str:
+    """What a panel is called on the screen."""
+    return PANELS[panel].title
+
+
 def arrange(
     width: int, height: int, frame: Frame, hidden: frozenset[str] = frozenset(), only: str | None = None
 ) -> list[Place]:
@@ -202,10 +207,12 @@ def drawn(
     only: str | None = None,
     chosen: str | None = None,
     time: Timeline | None = None,
+    holds: str = "",
 ) -> list[tuple[Place, list[Line]]]:
     """Every panel's place and its lines; the `chosen` one is marked, and the keys stand in the last line.
 
-    `time`: of a recording, its row of time beside the keys, where there is room.
+    `time`: of a recording, its row of time beside the keys, where there is room. `holds`: what the rows of the panel
+    that has the body are to hold.
     """
     narrow = width < TWO_COLUMNS and only is None
     before = as_of(frame) if narrow else ""
@@ -213,7 +220,14 @@ def drawn(
         (
             place,
             _panel(
-                place, frame, look, before=before, state=state, chosen=place.panel == chosen, alone=only is not None
+                place,
+                frame,
+                look,
+                before=before,
+                state=state,
+                chosen=place.panel == chosen,
+                alone=only is not None,
+                holds=holds,
             ),
         )
         for place in arrange(width, height, frame, hidden, only)
@@ -234,7 +248,9 @@ def _keys(keys: Sequence[Key], width: int, look: Look) -> Line:
     return phrases(look, width, known, between="  ")
 
 
-def _panel(place: Place, frame: Frame, look: Look, *, before: str, state: str, chosen: bool, alone: bool) -> list[Line]:
+def _panel(
+    place: Place, frame: Frame, look: Look, *, before: str, state: str, chosen: bool, alone: bool, holds: str
+) -> list[Line]:
     if place.panel == "header":
         return header(frame, place.width, place.height, look, state)
     if place.panel == "status" and frame.fleet is not None and alone:
@@ -250,6 +266,8 @@ def _panel(place: Place, frame: Frame, look: Look, *, before: str, state: str, c
         lines = panel.draw(frame, place.width, place.height, look)
         return [_reversed(lines[0], 0), *lines[1:]] if chosen else lines
     said = heading_notes(panel, frame)
+    if holds and alone:
+        said.insert(0, f"with {holds!r}")
     if panel.left_out is not None and (more := panel.left_out(frame, place.width, place.height - 1, look)):
         said.insert(0, f"{more} more" if alone else f"w {more} more")
     binds = frame.verdict.limit in panel.limits and frame.status.fresh

@@ -20,6 +20,9 @@ Piece = tuple[str, str]  # text, role
 _NUMBER_AT_END: Final = re.compile(r"[<>≤≥≈~^↑−–-]*\d[\d.,:–-]*$")
 
 
+_BETWEEN: Final = (", ", "; ", " (")  # clauses
+
+
 class Phrase(NamedTuple):
     """Pieces that stand or go together. Rank 0 stays longest; of the same rank the last goes first."""
 
@@ -192,6 +195,14 @@ def shorten(text: str, width: int, ellipsis: str = "…") -> str:
     if following != " " and len(whole) < len(head) // 2:  # one long word: better its beginning than nothing
         whole = _NUMBER_AT_END.sub("", head) if following.isdecimal() or following in ".,:" else head
     return whole.rstrip(" ·|-=×→(") + ellipsis
+
+
+def clauses(text: str, room: int) -> str:
+    """As many of a sentence's clauses as there is room for; of one that is too long `line` shortens the end."""
+    kept = text
+    while width_of(kept) > room and (ends := [at for between in _BETWEEN if (at := kept.rfind(between)) > 0]):
+        kept = kept[: max(ends)]
+    return kept if width_of(kept) <= room else text
 
 
 def padded(text: str, width: int, right: bool = False) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import gt, sub
+from operator import sub
 
 import msgspec
 
@@ -204,11 +204,13 @@ def _counts(cumulative: Sequence[float], total: float | None, count: float) -> H
 
 def _per_bucket(cumulative: Sequence[float]) -> tuple[int, ...]:
     """Counts per bucket. A page is no atomic snapshot: a bucket that would be negative is 0."""
-    if cumulative[0] >= 0 and cumulative[-1] <= _MOST and not any(map(gt, cumulative, cumulative[1:])):
+    if cumulative[0] >= 0 and cumulative[-1] <= _MOST:
         try:
-            whole = list(map(int, cumulative))  # the usual case
-            return (whole[0], *map(sub, whole[1:], whole))
-        except ValueError:  # not a number
+            whole = list(map(int, cumulative))
+            usual = (whole[0], *map(sub, whole[1:], whole))
+            if min(usual) >= 0:
+                return usual
+        except (ValueError, OverflowError):  # not a number, or infinite
             pass
     below, counts = 0, []
     for number in cumulative:

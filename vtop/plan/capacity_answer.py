@@ -12,7 +12,16 @@ from vtop.plan import vllm_bench
 from vtop.plan.headroom import Headroom, headroom
 from vtop.session.capacity.record import RecordedSearch, beside
 from vtop.session.capacity.runs import ClosedLoopRun
-from vtop.session.capacity.search import Bracket, Paired, Plan, RateResult, RunResult, goodput_of, paired
+from vtop.session.capacity.search import (
+    Bracket,
+    Paired,
+    Plan,
+    RateResult,
+    RunResult,
+    by_the_other_rule,
+    goodput_of,
+    paired,
+)
 from vtop.session.frame.capacity import SimulatedCapacity
 from vtop.session.frame.gpus import counted_of
 from vtop.session.session import Session
@@ -38,6 +47,8 @@ class CapacityResult:
     plan: Plan
     bounds: tuple[tuple[str, float], ...]  # ttft, tpot, e2e; seconds
     bracket: Bracket
+    other_rule: str  # its name, and what the same runs say by it
+    other_bracket: Bracket
     why: str | None  # it ended, in detail
     rates: tuple[RateResult, ...]
     held: tuple[RunResult, ...]
@@ -47,6 +58,7 @@ class CapacityResult:
     spec: str  # of each request
     origin: str
     requests_sent: int
+    zero_load: tuple[int, int] | None  # requests that were alone on the server, and how many of them kept every bound
     gpus: int | None
     goodput_per_s: float | None
     goodput_per_gpu_per_s: float | None
@@ -100,10 +112,13 @@ def _result(made: Searched, scale_out_s: float | None, growth_ratio: float) -> C
     passes, gpus = bracket.passes_per_s, made.recorded.gpus
     good = goodput_of(search)
     bench = replace(made.like, rate_per_s=passes, requests=asked.requests, seed=asked.seed)
+    other_plan, other_bracket = by_the_other_rule(search)
     return CapacityResult(
         plan=search.plan,
         bounds=tuple(asked.slo.items()),
         bracket=bracket,
+        other_rule=other_plan.name,
+        other_bracket=other_bracket,
         why=search.why,
         rates=rates,
         held=tuple(search.held.values()),
@@ -113,6 +128,7 @@ def _result(made: Searched, scale_out_s: float | None, growth_ratio: float) -> C
         spec=asked.spec,
         origin=made.origin,
         requests_sent=sum(one.requests for one in (*runs, *search.held.values(), *search.refused)),
+        zero_load=search.zero_load,
         gpus=gpus,
         goodput_per_s=good,
         goodput_per_gpu_per_s=good / gpus if good is not None and gpus else None,

@@ -19,7 +19,7 @@ from vtop.engine.runs.replay import Ask, ReplayLoad, replay
 from vtop.engine.whatif.unknowns import AGAIN, ELSEWHERE, Draw, draws
 from vtop.load.workload.arrivals import due_times, lengths
 from vtop.load.workload.phase import PlannedPhase
-from vtop.session.capacity.runs import ClosedLoopRun, backlog, rate_of
+from vtop.session.capacity.runs import ClosedLoopRun, RunRequest, judged, rate_of
 from vtop.session.capacity.search import Next, RunResult
 from vtop.session.load.attainment import ERROR, attainment
 from vtop.session.load.request_latency import RequestLatency
@@ -92,24 +92,18 @@ def simulated(run: Next, like: PlannedPhase, server: SimulatedTarget, bounds: Ma
     levels = Levels(engine)
     done = replay(ReplayLoad(asks, seed=run.seed), engine, levels)
     counted = [one for one in done.requests if one.id >= phase.warmup]
-    outcomes: list[RequestLatency | str] = [simulated_latency_of(one) for one in counted]
-    outcomes += [ERROR] * done.refused
-    ends_s = [one.answered_s for one in counted if one.answered_s is not None]
-    last_s = due_s[-1]
-    return RunResult(
-        rate_per_s=run.rate_per_s,
-        seed=run.seed,
-        attained=attainment(outcomes, bounds),
+    outcomes = [
+        RunRequest(due_s[one.id], one.answered_s, simulated_latency_of(one), one.prompt_tokens, one.generated)
+        for one in counted
+    ]
+    outcomes += [RunRequest(None, None, ERROR, None, None)] * done.refused
+    return replace(
+        judged(run, outcomes, bounds),
         achieved_per_s=rate_of(due_s[phase.warmup :]),
-        requests=len(outcomes),
-        open_at_last=sum(end > last_s for end in ends_s),
-        backlog=backlog(due_s[phase.warmup :], ends_s),
-        drain_s=max(0.0, max(ends_s, default=last_s) - last_s),
         preemptions=float(done.preemptions),
         running_peak=float(levels.most_running),
         waiting_peak=float(levels.most_waiting),
         kv_peak_ratio=levels.most_kv_ratio,
-        hold=run.hold,
     )
 
 

@@ -351,6 +351,11 @@ def _notes(asked: TpQuestion, backends: Sequence[str], groups: Sequence[Group]) 
             found.append(
                 f"GPUs {', '.join(map(str, group.gpus))} talk over {group.meaning}: compare pipeline stages across it"
             )
+        if group.no_peer is not None:
+            found.append(
+                f"GPUs {', '.join(map(str, group.gpus))}: P2P is off ({group.no_peer}), so all-reduces go through the "
+                "host's memory, and vLLM's custom all-reduce is off"
+            )
         if group.numa_nodes is not None and group.numa_nodes > 1:
             found.append(f"GPUs {', '.join(map(str, group.gpus))} stand on {group.numa_nodes} NUMA nodes")
     return found

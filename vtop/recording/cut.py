@@ -15,6 +15,7 @@ import msgspec
 
 from vtop.recording.events import (
     AnyEvent,
+    CapacitySearch,
     End,
     Event,
     Gpu,
@@ -79,6 +80,7 @@ class Known:
         self._gpu_note: Note | None = None  # since the latest reading
         self._hosts: dict[tuple[bool, int | None], Host] = {}  # the latest about the machine, about each of the load
         self._senders: dict[tuple[int, int], LoadHost] = {}  # before its phase: by (phase, host)
+        self._searches: dict[int, CapacitySearch] = {}  # by server, that have begun and not ended
         self._phases: dict[int, list[Load]] = {}  # that have begun and not ended
         self._requests: dict[tuple[int, int], list[Request]] = {}  # in flight: by (phase, id)
 
@@ -102,6 +104,10 @@ class Known:
                 self._hosts[event.load_cpu_ratio is None, event.load_host] = event
             case LoadHost() if not event.after:
                 self._senders[event.phase, event.host] = event
+            case CapacitySearch():
+                self._searches.pop(event.server, None)
+                if event.reason is None:
+                    self._searches[event.server] = event
             case Load():
                 self._take_load(event)
             case Request():
@@ -123,6 +129,7 @@ class Known:
         """The lines that say it, written at the beginning of a recording that begins at `at_s`."""
         told: list[Event | None] = [*self._watched, *self._identities.values(), self._gpu, *self._hosts.values()]
         told += [scrape.line() for scrape in self._scrapes.values()]
+        told += self._searches.values()
         told += self._senders.values()
         for loads in self._phases.values():
             told += loads

@@ -214,6 +214,7 @@ class CapacitySearch(Event, frozen=True, kw_only=True, tag="search"):
     spec: str = ""  # of each request
     slo: dict[str, float] = {}  # bounds in seconds: ttft, tpot, e2e
     simulated: SimulatedSearch | None = None
+    warm_only: bool = False  # the first run of a server that has just started does not count
     reason: str | None = None  # why it ended, by name: reached, deadline, server changed …
     why: str | None = None  # the same in detail
 

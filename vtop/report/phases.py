@@ -1,17 +1,20 @@
 """Which spans of a recording a report speaks about, and at which instant the session is to be asked about each.
 
 A phase is what was asked for (`--phase`); else one of vtop's own load, from the end of its warm-up; else what lies
-between marks; else the span in which requests ran, or each of them where nobody was there in between: a load that is
-only watched has no other sign of where it ends and the next begins. Its steady part is the middle STEADY of it: the
+between marks; else the span in which requests ran, or each of them where nobody was there in between, or where one
+closed loop is followed by a larger one: a load that is only watched has no other sign of where it ends and the next
+begins. A trial of few requests before a load is no part of it. Its steady part is the middle STEADY of it: the
 climb to its load and the drain are left out. A frame's window lies between two scrapes: a phase is that from the first
 scrape in it to the first scrape after it, unless the next load had begun by then.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 from vtop import units
@@ -25,12 +28,17 @@ STEADY = 0.6  # of a phase, its middle
 PAUSE = 2  # scrapes in a row without a request
 MANY, OTHER = 8, 1.2  # in flight before and after, one so many times the other: then one such scrape is a pause, too
 SHORTEST_S = 5.0  # less is a trial before a load, or what is left of it
+LEVEL = 6  # scrapes that tell the size of a closed loop: on all but one of them as many are in flight
+ALIKE = 0.2  # as a share, as many
+STEP, AT_ONCE = 1.5, 0.7  # a larger closed loop: so many times as many, and so much of the rise within a scrape
+TRIAL = 0.05  # of the requests of the largest span: so few in a short one are a client's trial, and no load
 MOST = 12  # spans: more are not loads one after another, but requests now and then
 
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """A part of the session, in its seconds. source: load, asked, mark, activity, pause (between two of them)."""
+    """A part of the session, in its seconds. source: load, asked, mark, activity, pause (a pause, or a step in how many
+    were in flight, lies between two of them)."""
 
     name: str
     source: str
@@ -87,9 +95,10 @@ def ranges(session: Session, asked: Sequence[TimeRange] = ()) -> tuple[TimeRange
     marked = [mark for mark in session.marks("mark") if busy[0] < mark.at_s < busy[1]]
     if not marked:
         parts = _apart(session.servers[0]) if len(session.servers) == 1 else []
-        if not 1 < len(parts) <= MOST:
-            return (TimeRange("all requests", "activity", *busy),)
-        return tuple(TimeRange(f"{units.clock(a)}–{units.clock(b)}", "pause", a, b) for a, b in parts)
+        if 1 < len(parts) <= MOST:
+            return tuple(_named("pause", *part) for part in parts)
+        load = _without_trials(session.servers, busy)
+        return (TimeRange("all requests", "activity", *busy) if load == busy else _named("activity", *load),)
     names = ["before the first mark", *(mark.text for mark in marked)]
     edges = [busy[0], *(mark.at_s for mark in marked), busy[1]]
     return tuple(
@@ -97,6 +106,10 @@ def ranges(session: Session, asked: Sequence[TimeRange] = ()) -> tuple[TimeRange
         for name, begin_s, end_s in zip(names, edges, edges[1:], strict=False)
         if end_s > begin_s
     )
+
+
+def _named(source: str, begin_s: float, end_s: float) -> TimeRange:
+    return TimeRange(f"{units.clock(begin_s)}–{units.clock(end_s)}", source, begin_s, end_s)
 
 
 def _of_load(session: Session) -> tuple[TimeRange, ...]:
@@ -125,8 +138,56 @@ def activity(servers: Sequence[ServerHistory]) -> tuple[float, float] | None:
     return (min(begins), max(ends)) if begins else None
 
 
+def _without_trials(servers: Sequence[ServerHistory], busy: tuple[float, float]) -> tuple[float, float]:
+    """All activity without the few requests that came before or after all others: a client's warm-up is no load."""
+    spans = [span for server in servers for span in _with_requests(server)]
+    ended = [_ended(servers, *span) for span in spans]
+    many = max(ended, default=0.0)
+    kept = [span for span, count in zip(spans, ended, strict=True) if not _is_trial(span, count, many)]
+    if not kept:
+        return busy
+    begin_s, end_s = min(span[0] for span in kept), max(span[1] for span in kept)
+    before, after = _ended(servers, busy[0], begin_s), _ended(servers, end_s, busy[1])
+    few = TRIAL * many
+    return begin_s if 0 < before < few else busy[0], end_s if 0 < after < few else busy[1]
+
+
+def _ended(servers: Sequence[ServerHistory], begin_s: float, end_s: float) -> float:
+    """Requests that finished between two scrapes."""
+    ended = 0.0
+    for server in servers:
+        first, last = (max(0, bisect_right(server.at_s, at_s) - 1) for at_s in (begin_s, end_s))
+        ended += sum(track.grown(first, last) or 0.0 for track in server.finished)
+    return ended
+
+
+def _is_trial(span: tuple[float, float], ended: float, many: float) -> bool:
+    """many: finished requests of the largest span; where none are counted nothing is known to be a trial."""
+    return span[1] - span[0] < SHORTEST_S and ended < TRIAL * many
+
+
 def _apart(server: ServerHistory) -> list[tuple[float, float]]:
-    """The spans with requests that a pause or a gap lies between; a short one goes with the next."""
+    """The spans with requests that a pause or a gap lies between; a trial is none, another short one goes with the
+    next."""
+    spans = _with_requests(server)
+    ended = [_ended((server,), *span) for span in spans]
+    many = max(ended, default=0.0)
+    joined: list[list[float]] = []
+    for span, count in zip(spans, ended, strict=True):
+        if _is_trial(span, count, many):
+            continue
+        if joined and joined[-1][1] - joined[-1][0] < SHORTEST_S:
+            joined[-1][1] = span[1]
+        else:
+            joined.append([*span])
+    if len(joined) > 1 and joined[-1][1] - joined[-1][0] < SHORTEST_S:
+        _, end_s = joined.pop()
+        joined[-1][1] = end_s
+    return [(begin_s, end_s) for begin_s, end_s in joined]
+
+
+def _with_requests(server: ServerHistory) -> list[tuple[float, float]]:
+    """From the scrape before requests run or wait to the one after, a span each where a pause or a gap lies between."""
     gauges = [track for quantity in (Quantity.RUNNING, Quantity.WAITING) if (track := server.total(quantity))]
     if not gauges or not server.at_s:
         return []
@@ -134,29 +195,41 @@ def _apart(server: ServerHistory) -> list[tuple[float, float]]:
     rows = (track.every(0, last) for track in gauges)
     present = [sum(value for value in row if value == value) for row in zip(*rows, strict=True)]
     anew = {bisect_left(server.at_s, stop) for _, stop in server.gaps}
-    found: list[list[float]] = []
-    begin = end = None  # scrapes
+    found: list[tuple[int, int]] = []  # first and last scrape with requests
     for scrape, many in enumerate(present):
         if not many:
             continue
-        if begin is None or end is None:
-            begin = scrape
-        elif _paused(present, end, scrape) or any(end < one <= scrape for one in anew):
-            found.append([server.at_s[max(0, begin - 1)], server.at_s[min(end + 1, last)]])
-            begin = scrape
-        end = scrape
-    if begin is not None and end is not None:
-        found.append([server.at_s[max(0, begin - 1)], server.at_s[min(end + 1, last)]])
-    joined: list[list[float]] = []
-    for one in found:
-        if joined and joined[-1][1] - joined[-1][0] < SHORTEST_S:
-            joined[-1][1] = one[1]
-        else:
-            joined.append(one)
-    if len(joined) > 1 and joined[-1][1] - joined[-1][0] < SHORTEST_S:
-        _, end_s = joined.pop()
-        joined[-1][1] = end_s
-    return [(begin_s, end_s) for begin_s, end_s in joined]
+        if not found or _paused(present, found[-1][1], scrape) or any(found[-1][1] < one <= scrape for one in anew):
+            found.append((scrape, scrape))
+        found[-1] = (found[-1][0], scrape)
+    spans = []
+    for begin, end in found:
+        before, after = max(0, begin - int(begin not in anew)), min(end + int(end + 1 not in anew), last)
+        edges = [before, *_steps(present, begin, end), after]
+        spans += [(server.at_s[one], server.at_s[other]) for one, other in pairwise(edges)]
+    return spans
+
+
+def _steps(present: Sequence[float], begin: int, end: int) -> list[int]:
+    """The scrapes after which a closed loop is followed by a larger one without a pause. (By a smaller one is not told
+    from a load that runs out.)"""
+    found: list[int] = []
+    first = begin
+    for scrape in range(begin + LEVEL, end + 2 - LEVEL):
+        before, after = present[max(first, scrape - LEVEL) : scrape], present[scrape : scrape + LEVEL]
+        level, higher = median(before), median(after)
+        rose = higher - level
+        if len(before) < LEVEL or higher < MANY or higher < STEP * level or rose < 3 * math.sqrt(higher):
+            continue
+        at_once = present[scrape] - present[scrape - 1] >= AT_ONCE * rose  # a queue grows little by little
+        if at_once and _stands(before, level) and _stands(after, higher):
+            found.append(scrape - 1)
+            first = scrape
+    return found
+
+
+def _stands(present: Sequence[float], level: float) -> bool:
+    return sum(abs(many - level) > max(1, ALIKE * level) for many in present) <= 1
 
 
 def _paused(present: Sequence[float], end: int, begin: int) -> bool:

@@ -72,9 +72,13 @@ class EventLog:
             del self._all[:-kept]
             self._told = len(self._all)
 
-    def known(self, now_s: float, most: int | None = None) -> tuple[LoggedEvent, ...]:
-        """By an instant; the latest `most` of it."""
+    def known(self, now_s: float, most: int | None = None, holds: str = "") -> tuple[LoggedEvent, ...]:
+        """By an instant; the latest `most` of it, or of what holds a text."""
         seen = _seen(self._all, now_s)
+        if holds:
+            self.put_into_words()
+            found = [one for _, one in self._all[:seen] if isinstance(one, LoggedEvent) and held(one, holds)]
+            return tuple(found[-most:] if most is not None else found)
         shown = []
         for place in range(max(0, seen - most) if most is not None else 0, seen):
             t, one = self._all[place]
@@ -88,6 +92,11 @@ class EventLog:
         """Those that stand in the charts, as known by an instant; all of them without one."""
         many = len(self._marks) if now_s is None else _seen(self._marks, now_s)
         return tuple(one for _, one in self._marks[:many])
+
+
+def held(logged: LoggedEvent, text: str) -> bool:
+    """Whether an event is of a kind, or of words, that hold a text."""
+    return text.casefold() in f"{logged.kind} {logged.text}".casefold()
 
 
 def _t(one: tuple[float, Any]) -> float:

@@ -364,6 +364,7 @@ class Session:
         """
         self._log.forget(before_s, EVENTS_SHOWN * 10)
         for server in self.servers:
+            self._detectors[server].forget(before_s)
             server.forget(before_s)
 
     def bound(self) -> None:
@@ -411,7 +412,9 @@ class Session:
         scrapes = window(self.servers, now_s, view.window_s)
         # what requests took is that of others than the one vtop tried the server with
         asked = scrapes if view.whole else scrapes.after(self.load.tried_s(now_s))
-        event_log = self.event_log(now_s, EVENTS_SHOWN) if not view.limit_alone else ()
+        event_log = self.event_log(now_s, EVENTS_SHOWN, view.holds) if not view.limit_alone else ()
+        phase = self.load.latest(now_s) if not view.limit_alone else None
+        requests = waterfall.waterfall(phase, now_s, view.window_s, view.holds)
         gpus = self.gpus.part(now_s, view.window_s, local=any(target.local for target in self.start.servers))
         servers, divided = self._servers_of(now_s)
         if len(servers) > 1:
@@ -454,6 +457,7 @@ class Session:
             preemption=_preemption(scrapes, preempted),
             gpus=gpus,
             event_log=event_log,
+            waterfall=requests,
             charts=charts.charts(
                 self.servers if not view.limit_alone else (),
                 self.gpus,
@@ -478,12 +482,12 @@ class Session:
         self._seen_by(mark.t)
         self._log_event(mark.t, mark.t, "mark", mark.text or "mark")
 
-    def event_log(self, now_s: float, most: int | None = None) -> tuple[LoggedEvent, ...]:
-        """What was known by an instant; the latest `most` of it."""
+    def event_log(self, now_s: float, most: int | None = None, holds: str = "") -> tuple[LoggedEvent, ...]:
+        """What was known by an instant; the latest `most` of it, or of what holds a text."""
         if self._about is None or not self.servers:
-            return self._log.known(now_s, most)
+            return self._log.known(now_s, most, holds)
         others, own = self._about
-        known = self._log.known(now_s, None if most is None else most * len(others))
+        known = self._log.known(now_s, None if most is None else most * len(others), holds)
         told = [one for one in known if one.text.partition(": ")[0] + ": " not in others]
         return tuple(replace(one, text=one.text.removeprefix(own)) for one in told[-most if most is not None else 0 :])
 
@@ -550,7 +554,6 @@ class Session:
             queueing=queueing.queueing(asked, present.since(self.load.settled_s(frame.now_s))),
             energy=energy.energy(scrapes, self.gpus, self._idle_power, frame.now_s),
             growth=load_scaling.growth(self._load_scaling, frame.ttft, one_load, frame.now_s),
-            waterfall=waterfall.waterfall(self.load.latest(frame.now_s), frame.now_s, frame.asked_window_s),
             speculation=speculation.speculation(scrapes),
             failed_transfers=prompt_sources.failed_transfers(scrapes),
             lora=adapters.lora(scrapes),

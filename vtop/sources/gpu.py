@@ -34,7 +34,7 @@ PIDS_EVERY_S: Final = 30.0
 TROUBLE: Final = {
     NO_PERMISSION: "no permission for NVML; run as a user who may open /dev/nvidia*, or give the container its GPUs",
     9: "the NVIDIA driver is not loaded; load it (modprobe nvidia) or install it",
-    LIBRARY_NOT_FOUND: "no NVML library (libnvidia-ml.so.1) on this host, so no GPU numbers; "
+    LIBRARY_NOT_FOUND: "no GPU numbers: no NVML library here (libnvidia-ml.so.1); "
     "install the NVIDIA driver, or start the container with its GPUs",
     18: "NVML and the loaded driver are of different versions (driver upgraded?); reload the driver or reboot",
     999: "NVML answers Unknown Error to everything, the driver or the container has lost its GPUs; "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -36,7 +37,7 @@ from vtop.session.frame.fleet import FleetView
 from vtop.session.frame.frame import View
 from vtop.session.frame.prices import Prices
 from vtop.session.session import Session
-from vtop.ui import drilling, driver, fleets, keeping, remembered, seeking, textual_private
+from vtop.ui import drilling, driver, fleets, keeping, remembered, rows, seeking, textual_private
 from vtop.ui.board import Board, Scene
 from vtop.ui.help import HelpScreen
 from vtop.ui.keys import BY_DIGIT, KEYS, Key, footers, short
@@ -65,9 +66,10 @@ class LoadControl(Protocol):
     """vtop's own load, as far as the keys are concerned."""
 
     failed: str | None  # why it could not be, or not go on
+    finished: threading.Event  # nothing more will be sent
 
-    def change(self, direction: int) -> None:
-        """Raise (1) or lower (-1) what it aims at."""
+    def change(self, direction: int) -> bool:
+        """Raise (1) or lower (-1) what it aims at; False where nothing is sent now."""
 
     def abort(self) -> None:
         """Break it off at once."""
@@ -137,6 +139,7 @@ class VtopApp(textual_private.OneLineApp):
         self.drilled: drilling.Drilled | drilling.Shared | None = None  # one server of several, alone on the screen
         self.kept_from_s = 0.0  # from when on a live session of many servers still has their numbers
         self.settled = False  # what stays for good has been put out of the garbage collector's way
+        self.holds = ""  # what the rows of the list that has the body are to hold
         self.table = FleetView()  # of servers, with the whole body: what of it is looked at
         self._load_failed = False  # and it has been said
         self._troubles: list[str] = []  # of the recording, still to be said
@@ -151,6 +154,9 @@ class VtopApp(textual_private.OneLineApp):
         self.theme = f"vtop-{look.name}"
 
     # --- the parts of the screen -----------------------------------------------------------------------------------
+
+    def watch_only(self) -> None:
+        self.holds = ""
 
     def validate_only(self, only: str | None) -> str | None:
         """What cannot be shown of so many servers leaves their table where it is."""
@@ -170,9 +176,10 @@ class VtopApp(textual_private.OneLineApp):
             if key.id not in ("interrupt", "palette"):
                 yield SystemCommand(key.does, f"key {key.face}", partial(self.run_action, key.action))
         for panel in layout.body():
+            title = layout.title(panel)
             if panel not in BY_DIGIT:
-                yield SystemCommand(f"hide or show {panel}", "panel", partial(self.action_hide_or_show, panel))
-            yield SystemCommand(f"enlarge {panel}", "panel", partial(self.show_only, panel))
+                yield SystemCommand(f"hide or show {title}", "panel", partial(self.action_hide_or_show, panel))
+            yield SystemCommand(f"enlarge {title}", "panel", partial(self.show_only, panel))
         for name in looks.names():
             yield SystemCommand(f"theme {name}", "colours", partial(self.take_theme, name))
 
@@ -233,8 +240,6 @@ class VtopApp(textual_private.OneLineApp):
             if time.monotonic() - began > FOLD_FOR_S and self.session.end_s >= self.playhead.now():
                 break
         self._say_troubles()
-        if fleets.shown(self):
-            fleets.prepare(self)
         if self.live is not None:
             self.session.bound()
         if self._load is not None and self._load.failed is not None and not self._load_failed:
@@ -244,12 +249,16 @@ class VtopApp(textual_private.OneLineApp):
         if self._prices is not None and self.only == "why":
             self._prices.asked(now_s)
         moved = now_s != self._drawn_at_s or (self._prices is not None and self._prices.made != self._priced)
-        if self.playhead.live and self.live is not None:
-            since_s = began - self._drawn_clock  # time passes: the age of the data is news
-            apart_s = fleets.APART_S if fleets.shown(self) else APART_S
+        since_s, apart_s = began - self._drawn_clock, fleets.APART_S if fleets.shown(self) else APART_S
+        if fleets.shown(self) and since_s * self.playhead.speed < apart_s:
+            moved = False  # on its way: a frame of so many takes long
+        if self.playhead.live and self.live is not None:  # time passes: the age of the data is news
             moved = since_s >= AGE_S or (self._news and (since_s >= apart_s or not self._scrapes_seen()))
-        if moved or self._held or self.scene is None:
+        due = moved or self._held or self.scene is None
+        if due:
             self.draw()
+        if fleets.shown(self) and (self._held or not due):  # else a key would wait for both
+            fleets.prepare(self)
 
     def take_in(self) -> int:
         """Fold the next slice of the recording; how many events it had."""
@@ -291,7 +300,8 @@ class VtopApp(textual_private.OneLineApp):
             self.call_after_refresh(terminal.frame_is_written)
         columns = layout.columns_for(self._board.size.width, self.only)
         step = layout.step_for(self.window_s(), columns, CHARTS_MOVE_S)
-        view = View(self.window_s(), columns, buckets=self.only == "latencies", stacked=False, step=step)
+        holds = self.holds if self.only in rows.LISTS else ""
+        view = View(self.window_s(), columns, buckets=self.only == "latencies", stacked=False, step=step, holds=holds)
         if fleets.shown(self):
             view = fleets.view_of(self, view, self._board.size)
         self._drawn_at_s, self._drawn_clock, self._news = now_s, time.monotonic(), False
@@ -302,9 +312,17 @@ class VtopApp(textual_private.OneLineApp):
                 frame = with_prices(frame, self._prices.of(frame.load.phase if frame.load is not None else None))
         if frame.fleet is not None:
             self.table = fleets.as_drawn(self.table, frame.fleet)
-        mode = "replay" if self.live is None else "load" if self._load is not None else "live"
-        keys = self._footers["fleet" if frame.fleet is not None else "enlarged" if self.only is not None else mode]
-        self.scene = Scene(frame, self.state_words(fresh=frame.status.fresh), keys, seeking.timeline_of(self))
+        mode = "replay" if self.live is None else "live"
+        if self._load is not None and not self._load.finished.is_set():
+            mode = "load"
+        if frame.fleet is not None:
+            mode = "fleet"
+        elif self.only is not None:
+            mode = "list" if self.only in rows.LISTS else "enlarged"
+        keys = self._footers[mode]
+        if self.hidden and self.only is None:  # a digit pressed by mistake, or last week
+            keys = (*keys[:3], (self.face_of("show-all"), f"show {len(self.hidden)} hidden"), *keys[3:])
+        self.scene = Scene(frame, self.state_words(fresh=frame.status.fresh), keys, seeking.timeline_of(self), holds)
 
     def window_s(self) -> float:
         """The window asked for; else one that grows with the history, so that the charts are full from early on."""
@@ -357,7 +375,7 @@ class VtopApp(textual_private.OneLineApp):
             self.playhead.play()
         else:
             self.playhead.toggle()
-        self.draw()
+        self.draw(again=fleets.shown(self))  # of many servers the instant itself comes with the next drawing
 
     def action_scrub(self, steps: int) -> None:
         """Move the playhead by a thirtieth of the window; at the end it is live."""
@@ -418,7 +436,9 @@ class VtopApp(textual_private.OneLineApp):
         if self._load is None:
             self.say("there is no load to change: vtop --load c=64", bad=True)
         elif direction:
-            self._load.change(direction)
+            if not self._load.change(direction):
+                over = self._load.finished.is_set()
+                self.say("the load is over; begin again with vtop --load" if over else "no load is sent now", bad=True)
         else:
             self._load.abort()
 
@@ -521,7 +541,7 @@ class VtopApp(textual_private.OneLineApp):
         remembered.keep(hidden=tuple(sorted(self.hidden)))
         face = next((key.face for key in self._keys if key.action == f"hide_or_show('{panel}')"), None)
         if hiding:
-            self.say(f"{panel} is hidden{f'; {face} shows it again' if face else ''}")
+            self.say(f"{layout.title(panel)}: hidden{f'; {face} shows it again' if face else ''}")
         self.draw()
 
     def action_hide(self) -> None:
@@ -539,7 +559,7 @@ class VtopApp(textual_private.OneLineApp):
         if self.only is None and self.chosen is None and self.drilled is not None:
             drilling.into(self, None)
             return
-        if fleets.shown(self) and not fleets.given_up(self):
+        if (fleets.shown(self) and not fleets.given_up(self)) or rows.given_up(self):
             return
         self.only = self.chosen = None
         self.draw()
@@ -547,6 +567,8 @@ class VtopApp(textual_private.OneLineApp):
     def action_one_server(self) -> None:
         if fleets.shown(self):
             fleets.find(self)
+        elif self.only in rows.LISTS:
+            rows.find(self)
         else:
             drilling.ask(self)
 

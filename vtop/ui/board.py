@@ -39,6 +39,7 @@ class Scene:
     state: str
     keys: Sequence[Key] = layout.KEYS
     time: Timeline | None = None  # of a recording
+    holds: str = ""  # what rows were looked for
 
 
 class Board(Widget):
@@ -167,6 +168,7 @@ class Board(Widget):
             only=self.only,
             chosen=self.chosen,
             time=self.scene.time,
+            holds=self.scene.holds,
         )
         self._rows = layout.assembled(self._drawn, width, height, self.look)
         if [place for place, _ in before] != [place for place, _ in self._drawn]:

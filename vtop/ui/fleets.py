@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 FROM: Final = 9  # servers: the screen begins with their table
 MOST_ADDED_UP: Final = 32  # of more no panel adds up: a frame would take longer than a key may
 APART_S: Final = 1.0  # two drawings, at least
-JUDGED_AT_ONCE: Final = 6  # servers, between two drawings
+JUDGED_AT_ONCE: Final = 8  # servers, between two drawings
 KEPT_S: Final = 360.0  # of the numbers of more than MOST_ADDED_UP live servers; a recording has them all
 AGAIN_S: Final = 10.0
 SETTLED_S: Final = 8.0  # by then every server that answers has answered
+# objects more than before at which young garbage is looked for. With Python's own 700 the old is looked at every 5 s,
+# for longer than a key may take: what is frozen does not count, so every growth seems a large one
+YOUNG: Final = 20_000
 
 
 def shown(app: VtopApp) -> bool:
@@ -44,6 +47,7 @@ def prepare(app: VtopApp) -> None:
     if not app.settled and app.session.end_s >= SETTLED_S:
         app.settled = True
         gc.freeze()  # a full collection over what hundreds of servers print takes longer than a key may
+        gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
 
 
 def view_of(app: VtopApp, view: View, size: Size) -> View:

@@ -79,7 +79,13 @@ KEYS: Final = (
         "enlarge the chosen panel; of the servers the first alone; again for all",
     ),
     Key("shrink", "escape", "esc", "shrink", "all panels, none chosen; of one server alone back to all"),
-    Key("one-server", "slash", "/", "one_server", "find one of several servers; in their table: rows that hold a text"),
+    Key(
+        "one-server",
+        "slash",
+        "/",
+        "one_server",
+        "find one of several servers; in a list with the whole body: rows that hold a text",
+    ),
     Key("fleet", "f", "f", "fleet", "the table of all servers; again for all panels"),
     Key("row-up", "up", "↑", "row(-1)", "in the table of servers: the row above"),
     Key("row-down", "down", "↓", "row(1)", "in the table of servers: the row below; enter shows it alone"),
@@ -132,6 +138,11 @@ _FOOTERS: Final = {
         ("quit", "quit"), ("help", "numbers"), ("shrink", "all panels"), ("next-panel", "next panel"),
         ("pause", "pause"), ("back forward", "scroll"), ("zoom-in zoom-out", "zoom"), ("copy-text", "copy"),
         ("picture", "picture"), ("palette", "all"),
+    ),
+    "list": (
+        ("quit", "quit"), ("help", "numbers"), ("one-server", "find"), ("shrink", "all panels"),
+        ("next-panel", "next panel"), ("pause", "pause"), ("back forward", "scroll"), ("zoom-in zoom-out", "zoom"),
+        ("copy-text", "copy"), ("picture", "picture"), ("palette", "all"),
     ),
 }  # fmt: skip
 _SHORT: Final = {"space": "␣", "ctrl+p": "^p", "-": "−"}

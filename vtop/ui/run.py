@@ -123,20 +123,32 @@ def film(
     return asyncio.run(drawn())
 
 
+class _Once(VtopApp):
+    """Two scrapes of a server that is not looked at any longer: nothing is live, and nothing grows."""
+
+    def state_words(self, *, fresh: bool = True) -> str:
+        return "○ once"
+
+
 def still(
-    session: Session, look: Look, *, now_s: float, size: tuple[int, int], window_s: float | None, hidden: frozenset[str]
-) -> tuple[str, str]:
-    """The screen of one instant as SVG and as text."""
+    session: Session, look: Look, *, now_s: float, size: tuple[int, int], window_s: float | None,
+    hidden: frozenset[str], once: bool = False,
+) -> tuple[str, str]:  # fmt: skip
+    """The screen of one instant as SVG and as text. once: not of a recording; then the text has no keys."""
     from vtop.ui import screenshot
 
     playhead = Playhead(lambda: 0.0, lambda: session.end_s)
     if now_s < session.end_s:
         playhead.seek(now_s)
-    app = VtopApp(_Finished(session.start), playhead, look, session=session, window_s=window_s, hidden=hidden)
+    kind = _Once if once else VtopApp
+    app = kind(_Finished(session.start), playhead, look, session=session, window_s=window_s, hidden=hidden)
 
     async def drawn() -> tuple[str, str]:
         async with app.run_test(size=size) as pilot:
             await pilot.pause()
-            return screenshot.svg(app, f"vtop {units.clock(now_s)}"), screenshot.text(app)
+            text = screenshot.text(app)
+            if once:
+                text = "\n".join(text.splitlines()[: size[1] - 1]).rstrip("\n") + "\n"
+            return screenshot.svg(app, f"vtop {units.clock(now_s)}"), text
 
     return asyncio.run(drawn())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from vtop import units
-from vtop.draw.text import Line, Piece, blank, line, width_of
+from vtop.draw.text import Line, Piece, blank, clauses, line, width_of
 from vtop.draw.theme import Look
 from vtop.session.frame.charts import LoggedEvent
 from vtop.session.frame.frame import Frame
@@ -31,7 +31,7 @@ def events(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     latest = frame.event_log[: -height - 1 : -1]
     lines = [_event(logged, width, look) for logged in latest]
     if not lines:
-        lines = [line(look, width, ("nothing happened yet", "dim"))]
+        lines = [line(look, width, ("no event", "dim"))]
     return lines + [blank(look, width)] * (height - len(lines))
 
 
@@ -41,12 +41,4 @@ def _event(logged: LoggedEvent, width: int, look: Look) -> Line:
     word = "" if logged.text.startswith(logged.kind[:7]) else f"{_WORDS.get(logged.kind, logged.kind)} "
     head: list[Piece] = [(f"{units.clock(logged.at_s):>7} ", "dim"), (f"{sign} {word}", role)]
     room = width - sum(width_of(look.say(text)) for text, _ in head)
-    return line(look, width, *head, (_clauses(look.say(logged.text), room), "text"))
-
-
-def _clauses(text: str, room: int) -> str:
-    """As many of a sentence's clauses as there is room for; of one that is too long `line` shortens the end."""
-    kept = text
-    while width_of(kept) > room and ", " in kept:
-        kept = kept.rpartition(", ")[0]
-    return kept if width_of(kept) <= room else text
+    return line(look, width, *head, (clauses(look.say(logged.text), room), "text"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from vtop import units
 from vtop.draw import chart
 from vtop.draw.grid import chart_rows, fixed, growing, left, scale, sparked, spread, stacked, top
-from vtop.draw.text import Line, Phrase, Piece, line, padded, phrases
+from vtop.draw.text import Line, Phrase, Piece, clauses, line, padded, phrases
 from vtop.draw.theme import Look
 from vtop.session.frame.charts import Points
 from vtop.session.frame.frame import Frame
@@ -22,7 +22,8 @@ def gpus(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     if found.age_s is not None and found.age_s > OLD_S and look.faded is not None:  # read apart from the servers
         look = look.faded
     if not found.devices:
-        lines = [line(look, width, (note or "no GPU is watched", "text" if note else "dim"))]
+        said = clauses(look.say(note or "no GPU is watched"), width)
+        lines = [line(look, width, (said, "text" if note else "dim"))]
         return stacked(look, width, height, [fixed(0, lines)])
 
     def power(rows: int) -> list[Line]:
@@ -50,7 +51,7 @@ def gpus(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
         said = f"power of {found.powered} of {found.counted} GPUs is known"
         blocks.append(fixed(2, [line(look, width, (said, "warn"))]))
     if note:
-        blocks.append(fixed(2, [line(look, width, (note, "warn"))]))
+        blocks.append(fixed(2, [line(look, width, (clauses(look.say(note), width), "warn"))]))
     several = len(found.devices) > 1
     room = max(1, height - len(blocks))
     shown = list(found.devices)

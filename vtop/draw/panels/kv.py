@@ -50,7 +50,8 @@ def kv(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     def over_time(rows: int) -> list[Line]:
         drawn = sparked(look, width, rows, frame.charts.kv_used, (1.0, "kv"), floor=floor)
         bottom = f"↓ {floor * 100:.0f} %" if floor else ""
-        ends = scale(width, rows, top("100 %", width), spread(cache.used, units.whole_percent), bottom)
+        ceiling = f"{floor * 100:.0f}–100 %" if floor and rows == 1 else top("100 %", width)
+        ends = scale(width, rows, ceiling, spread(cache.used, units.whole_percent), bottom)
         head = _until_full(frame) if gauged else used
         return chart_rows(look, width, head, drawn, ends)
 

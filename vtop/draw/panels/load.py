@@ -137,8 +137,10 @@ def _counts(part: LoadPart, width: int, look: Look) -> Line:
     ]
     known = part.failed_detail is not None and len(part.failed_by_class) == 1  # it has a line of its own
     shown += [Phrase(1, ((f"{name} {units.count(n)}", "bad"),)) for name, n in part.failed_by_class if not known]
+    if part.rejected:
+        shown.append(Phrase(1, ((f"rejected {units.count(part.rejected)}", "bad"),)))
     if any(row[at][0] == INFINITE for row in _rows(part) for at in kept_of(_TABLE, width)):
-        shown.append(Phrase(1, ((f"{INFINITE} is a failed one", "dim"),)))
+        shown.append(Phrase(1, ((f"{INFINITE} is a {'failed' if part.failed else 'broken-off'} one", "dim"),)))
     if part.unfinished:
         shown.append(Phrase(1, ((f"unfinished {units.count(part.unfinished)}", "dim"),)))
     shown.append(Phrase(2, (("sent ", "dim"), (units.count(part.sent), "text"))))
@@ -165,7 +167,12 @@ def _failure(part: LoadPart, width: int, look: Look) -> Line:
 def _client(part: LoadPart, width: int, look: Look) -> Line:
     if part.limited is not None:
         return phrases(look, width, [Phrase(0, ((f"! client-limited: {part.limited}", "warn"),))])
+    slot = part.slot_wait
+    waits = (
+        [Phrase(0, (("waits for a slot ", "dim"), (units.seconds(slot.mean_s), "text")))] if slot is not None else []
+    )
     shown = [
+        *waits,
         Phrase(0, (("late p99 ", "dim"), (units.seconds(part.late_p99_s), "text"))),
         Phrase(1, (("client ", "dim"), (units.whole_percent(part.cpu_ratio), "text"), (" of a core", "dim"))),
         Phrase(2, (("event-loop delay ", "dim"), (units.seconds(part.lag_s), "text"))),

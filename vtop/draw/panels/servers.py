@@ -6,7 +6,7 @@ from vtop import units
 from vtop.draw import chart
 from vtop.draw.grid import rows_of
 from vtop.draw.panels.verdict_line import STATES
-from vtop.draw.text import Column, Line, Piece, padded
+from vtop.draw.text import Column, Line, Piece, padded, width_of
 from vtop.draw.theme import Look
 from vtop.session.frame.frame import Frame
 from vtop.session.frame.servers import ServerLoad, ServerPart
@@ -51,10 +51,13 @@ def _row(server: ServerPart, look: Look) -> list[Piece]:
     text, number = ("text", "number") if fresh else ("dim", "dim")
     filled, _ = chart.meter(does.kv_used_ratio, _METER, look.glyphs)
     kv = f"{padded(filled, _METER)} {padded(units.whole_percent(does.kv_used_ratio), 5, right=True)}"
+    name = server.url.removeprefix("http://")
     state = "" if server.status.kind in _AT_WORK else f" {server.status.kind}"
+    if width_of(name + state) > _SERVER[1].width:  # its sign says it
+        state = ""
     return [
         (look.glyphs.signs[word], role),
-        (server.url.removeprefix("http://") + state, text if fresh else role),
+        (name + state, text if fresh else role),
         (units.short_count(does.running), number),
         (units.short_count(does.waiting), number),
         (kv, "kv" if fresh else "dim"),

@@ -113,6 +113,8 @@ def _none(frame: Frame, width: int, look: Look) -> Line:
     ever = frame.requests.finished.since_start
     if not ever:
         return line(look, width, ("no request finished yet", "dim"))
+    if frame.load is not None and frame.requests.finished.in_window == 1:
+        return line(look, width, ("none finished yet but vtop's trial request", "dim"))
     return line(look, width, (f"no request finished in the last {units.span(frame.window_s)}", "dim"))
 
 

@@ -22,7 +22,8 @@ def waterfall(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     """vtop's own requests, each from when it was due; of others' requests what the histograms tell: the mean one."""
     of = frame.waterfall
     if not of.rows:
-        return stacked(look, width, height, [fixed(0, _of_others(frame, width, look))])
+        none = [line(look, width, ("no request", "dim"))] if frame.load is not None else None
+        return stacked(look, width, height, [fixed(0, none or _of_others(frame, width, look))])
     room = max(1, height - 2) if height > 2 else height
     shown = _shown(of.rows, room)
     begin_s = min(one.sent_s if one.due_s is None else min(one.due_s, one.sent_s) for one in shown)
@@ -81,17 +82,17 @@ def _row(of: RequestTimes, width: int, look: Look, begin_s: float, now_s: float)
     if used == cell(due_s):  # shorter than a cell
         runs.append((look.glyphs.parts["decode"], "decode") if used < cells else ("", "dim"))
         used += used < cells
-    mark, role = ("×", "bad") if of.error is not None else ("", "dim")
-    if mark and used < cells:
-        runs.append((look.glyphs.signs["outage"], role))
-        used += 1
+    ended, role = units.UNKNOWN if of.first_s is None else units.seconds(of.first_s - of.sent_s), "dim"
+    if of.error is not None:
+        failed = f"{look.glyphs.signs['outage']} {of.error}"
+        if used + len(failed) > cells:  # the error has the last cells of the row
+            ended, role, failed = of.error, "bad", failed[: min(1, cells - used)]
+        runs.append((failed, "bad"))
+        used += len(failed)
     runs.append((" " * (cells - used), "dim"))
-    ended = units.UNKNOWN if of.first_s is None else units.seconds(of.first_s - of.sent_s)
     open_role = "warn" if of.end_s is None and of.first_s is None else "number"
     number, unit = parted(units.seconds(of.took_s))
-    return line(
-        look, width, *left(f"#{of.id}", number, open_role, unit=unit), *runs, right(width, of.error or ended, role)
-    )
+    return line(look, width, *left(f"#{of.id}", number, open_role, unit=unit), *runs, right(width, ended, role))
 
 
 def _legend(rows: Sequence[RequestTimes], width: int, look: Look) -> Line:

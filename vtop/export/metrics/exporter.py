@@ -7,6 +7,7 @@ whose source is gone is absent, not old.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -24,7 +25,7 @@ from vtop.recording import AnyEvent, Recording
 from vtop.recording.cut import Known
 from vtop.recording.shift import moved
 from vtop.session.bottleneck.priced import with_prices
-from vtop.session.frame.frame import View
+from vtop.session.frame.frame import Frame, View
 from vtop.session.frame.prices import Prices
 from vtop.session.rolling import RollingSession, Totals, of_server
 
@@ -34,11 +35,16 @@ REST: Final = 9.0  # times what a look took, until the next one
 STALE_S: Final = 10.0  # that a look stands, or LOOKS of them where there are many servers
 LOOKS: Final = 3.0
 TAKE_EVERY_S: Final = 0.5
+PRICED_S: Final = 120.0  # that prices stand: while somebody looks at them they are made anew more often
 _VIEW: Final = View(window_s=WINDOW_S, columns=1, stacked=False)
 
 
 class LoadPrices(Protocol):
     """The prices of a recording's loads, as they are made beside the screen."""
+
+    @property
+    def made(self) -> int:
+        """How often a load was priced."""
 
     def of(self, phase: int | None) -> Prices | None:
         """phase: of vtop's own load; None: of a load that was watched."""
@@ -54,6 +60,7 @@ class Exporter(Collector):
         self._rolling = RollingSession(recording.start, self._lines_known, WINDOW_S)
         self._totals: dict[int, Totals] = {}
         self._made: dict[int, tuple[float, ServerMetrics]] = {}  # by server, with the time.monotonic of the look
+        self._priced, self._priced_at = 0, -math.inf  # how often, and the time.monotonic of the latest
         self._round_s = EVERY_S  # that all servers took
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -92,10 +99,19 @@ class Exporter(Collector):
         session = self._rolling.session
         frame_at = of_server(session, index, _VIEW)
         frame = frame_at(self._clock())
-        if self._prices is not None and len(session.servers) == 1:
-            frame = with_prices(frame, self._prices.of(frame.load.phase if frame.load is not None else None))
+        if len(session.servers) == 1:
+            frame = with_prices(frame, self._prices_of(frame))
         counts = self._totals.setdefault(index, Totals(index)).look(self._rolling, frame, frame_at)
         self._made[index] = time.monotonic(), ServerMetrics(frame, counts)
+
+    def _prices_of(self, frame: Frame) -> Prices | None:
+        if self._prices is None:
+            return None
+        if self._prices.made != self._priced:
+            self._priced, self._priced_at = self._prices.made, time.monotonic()
+        if time.monotonic() - self._priced_at > PRICED_S:
+            return None
+        return self._prices.of(frame.load.phase if frame.load is not None else None)
 
     def _run(self) -> None:
         """A fault is put down, and the next round goes on."""

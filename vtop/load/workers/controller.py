@@ -105,10 +105,10 @@ class Controller:
         """The processes of the workers that were started."""
         return [work.link.pid for work in self._pool.works]
 
-    def change(self, direction: int) -> None:
-        """Raise (1) or lower (-1) the target of the phase that runs."""
+    def change(self, direction: int) -> bool:
+        """Raise (1) or lower (-1) the target of the phase that runs; False where none does."""
         if self._phase is None or self._target is None:
-            return
+            return False
         phase = self._target
         if phase.concurrency is not None:
             step = max(1, round(phase.concurrency * (STEP - 1)))
@@ -116,12 +116,13 @@ class Controller:
         elif phase.rate_per_s is not None:
             aimed = replace(phase, rate_per_s=round(phase.rate_per_s * STEP**direction, 6))
         else:
-            return
+            return False
         self._target = aimed
         aim = Aim(self._clock() + AIM_LEAD_S, concurrency=aimed.concurrency, rate_per_s=aimed.rate_per_s)
         self._aims.append(aim)
         self._pool.tell(aim)
         self._put_down(self._phase, aimed, "change")
+        return True
 
     def abort(self) -> None:
         """Break off at once; the server sees its clients gone. The session goes on without load."""

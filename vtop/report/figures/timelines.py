@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 from math import ceil, floor
-from statistics import fmean
+from statistics import fmean, median
 
 from vtop import units
 from vtop.report.figures.figure import Figure, FigurePanel, Point, RuleLine, Series
@@ -115,12 +115,14 @@ def cycle(report: Report) -> Figure | None:
     shown = tuple(one.at_s for one in staircase.events if begin_s <= one.at_s <= charts.end_s)
     trigger = staircase.trigger_mean_ratio
     rules = (RuleLine(f"trigger {units.percent(trigger)}", "limit", trigger),) if trigger is not None else ()
-    bottom, top = _cycle_axis([one for one in staircase.events if one.at_s in shown])
+    kv = _over(charts, charts.kv_used)
+    between = [ratio for at_s, ratio in kv if ratio is not None and shown and shown[0] <= float(at_s) <= shown[-1]]
+    bottom, top = _cycle_axis([one for one in staircase.events if one.at_s in shown], between)
     return Figure(
         key="cycle",
         title="The preemption cycle, scrape by scrape",
         caption=(
-            f"{_first(shown)}; one point a scrape, a vertical line each preemption. "
+            f"{_first(shown)}; one point a scrape, a vertical line each with preemptions. "
             + (
                 f"The axis of KV use goes from {units.whole_percent(bottom)} to {units.whole_percent(top)}: after and "
                 "before a preemption. It falls lower where requests finish. "
@@ -135,7 +137,7 @@ def cycle(report: Report) -> Figure | None:
         panels=(
             FigurePanel(
                 "KV use",
-                (Series("KV", "kv", _over(charts, charts.kv_used), "line"),),
+                (Series("KV", "kv", kv, "line"),),
                 rules,
                 top=top,
                 unit="share",
@@ -162,13 +164,16 @@ def staircase(report: Report) -> Figure | None:
         line: tuple[Point, ...] = tuple((at, height + slope * (at - middle)) for at in (times[0], times[-1]))
         series.append(Series("straight line", "dim", line, "dashed"))
     fit = f" R² of the line is {staircase.straightness:.3f}." if staircase.straightness is not None else ""
+    often = f"; over the run one every {units.seconds(staircase.interval_mean_s)} on average"
+    if len(report.phases) > 1:
+        often = ""  # of the load that has them it is another number
     return Figure(
         key="staircase",
         title="The staircase of preemptions",
         caption=f"Each step is a scrape on which requests were put back; the line is the least-squares line.{fit}",
         alt=(
-            f"{units.count(heights[-1])} preemptions from {units.clock(times[0])} to {units.clock(times[-1])}; over "
-            f"the run one every {units.seconds(staircase.interval_mean_s)} on average.{fit}"
+            f"{units.count(heights[-1])} preemptions from {units.clock(times[0])} to {units.clock(times[-1])}"
+            f"{often}.{fit}"
         ),
         x_title="time in the session",
         x_kind="time",
@@ -176,13 +181,14 @@ def staircase(report: Report) -> Figure | None:
     )
 
 
-def _cycle_axis(events: Sequence[PreemptionEvent]) -> tuple[float, float]:
-    """Whole per cents around KV use before and after each preemption; all of it where that is not known."""
+def _cycle_axis(events: Sequence[PreemptionEvent], between: Sequence[float]) -> tuple[float, float]:
+    """Whole per cents around KV use before and after each preemption, and around half of that between them; all of it
+    where that is not known."""
     after = [one.kv_after_ratio for one in events if one.kv_after_ratio is not None and one.freed_ratio is not None]
     before = [one.kv_before_ratio for one in events if one.kv_before_ratio is not None]
     if not after or not before:
         return 0.0, 1.0
-    low = floor(min(after) * 100)
+    low = floor(min(*after, median(between or after)) * 100)
     return low / 100, max(ceil(max(before) * 100), low + 1) / 100
 
 

@@ -110,6 +110,8 @@ def residents(report: Report) -> Finding | None:
     if ran > FEWER * asked or not (of_seqs or (of.verdict.limit == "kv" and (of.kv.peak_ratio or 0.0) >= NEARLY_FULL)):
         return None
     fits = account.predicted_residents
+    if (fits is not None and fits >= asked) if not of_seqs else len(report.servers) > 1:
+        return None  # of several servers one is at its limit, and these are sums of all
     said = f"{units.count(asked)} requests were in flight and only {units.count(ran)} ran (median)"
     if of_seqs:
         said += (
@@ -117,7 +119,7 @@ def residents(report: Report) -> Finding | None:
         )
     elif fits is not None:
         said += f": the KV pool holds {units.number(fits)} requests of {units.count(account.request_tokens)} tokens"
-    said += f"; {units.count(of.waiting.median)} waited (median)."
+    said += "."
     evidence = [f"running {units.count(of.running.low)}–{units.count(of.running.peak)} on {of.scrapes:,} scrapes"]
     if account.oversubscription is not None:
         evidence.append(f"need of all in flight: {account.oversubscription:.1f} × the pool")
@@ -139,7 +141,8 @@ def made_of(report: Report) -> Finding | None:
     most = max(shares, key=lambda name: shares[name] or 0.0)
     where = f" at {phase.label}" if len(report.phases) > 1 else ""
     said = f"TTFT{where} is {ttft_words(of)}: {units.percent(shares[most])} of it is {most}."
-    evidence = [f"means of the {units.count(parts.n)} requests that finished", at(phase, of)]
+    finished = "of the one request" if parts.n == 1 else f"means of the {units.count(parts.n)} requests"
+    evidence = [f"{finished} that finished", at(phase, of)]
     if of.own_ttft is not None and of.own_ttft.client_s is not None:
         evidence.append(f"the client saw {units.seconds(of.own_ttft.client_s)}")
     return Finding("made of", said, tuple(evidence))
@@ -239,7 +242,8 @@ def reached(report: Report) -> Finding | None:
     phase, of = max(known, key=lambda one: one[1].output_per_s or 0.0)
     said = f"Throughput was {units.number(of.output_per_s)} output tokens/s"
     if len(known) > 1:
-        said = f"The highest throughput of {len(known)} loads was {units.number(of.output_per_s)} output tokens/s"
+        loads_or = "loads" if all(one.load is not None for one, _ in known) else "stretches"
+        said = f"The highest throughput of {len(known)} {loads_or} was {units.number(of.output_per_s)} output tokens/s"
         said += f" at {phase.label}"
         like = {one.phase for one in report.load_levels.levels}
         first, low = min(known, key=lambda one: (one[0].load.concurrency if one[0].load else None) or math.inf)
@@ -338,7 +342,7 @@ def answered(report: Report) -> Finding | None:
     if not said:
         return None
     where = f"At {phase.label}: " if len(report.phases) > 1 else ""
-    n = f"{units.count(of.ttft.n)} requests"
+    n = f"{units.count(of.ttft.n)} request" + ("s" if of.ttft.n != 1 else "")
     return Finding("answered", f"{where}{'; '.join(said)}.", (f"{n}: {of.ttft.whose}", at(phase, of)))
 
 

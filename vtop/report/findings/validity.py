@@ -64,7 +64,8 @@ def steady(report: Report) -> ValidityCheck:
         said = "The queue moves within the steady part, so a mean depends on how long one looks. "
         return ValidityCheck("unsteady", "doubt", said + "; ".join(moving) + ".")
     if not trends:
-        return ValidityCheck("unsteady", "unknown", "The phases are too short for a trend.")
+        too_short = "The phases are too short for a trend."
+        return ValidityCheck("unsteady", "unknown", too_short if report.sampling else NO_SCRAPE)
     return ValidityCheck("unsteady", "fine", f"The queue has no trend in the steady part of {_phases(trends)}.")
 
 
@@ -82,7 +83,8 @@ def warm(report: Report) -> ValidityCheck:
     if found:
         return ValidityCheck("cache-warm", "doubt", "Prompts were found in the prefix cache. " + "; ".join(found) + ".")
     if not judged:
-        return ValidityCheck("cache-warm", "unknown", "The server does not count prefix cache hits.")
+        uncounted = "The server does not count prefix cache hits."
+        return ValidityCheck("cache-warm", "unknown", uncounted if report.sampling else NO_SCRAPE)
     return ValidityCheck("cache-warm", "fine", "No prompt was found in the prefix cache.")
 
 

@@ -18,6 +18,7 @@ from vtop.report.render.document import Advice, Block, Document, Drawing, Facts,
 from vtop.report.render.style import css
 
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=(?:%|×|[mµ]?s|k?[WJ]|[GM]iB)(?!\w))")
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _STATES: Final = ("met", "partly", "not met", "not observable", "fine", "doubt", "not known")
 WIDE, TURNED = 12, 8  # a table of more columns and no more rows stands on its side
@@ -64,8 +65,8 @@ def _block(block: Block, section: Section) -> Iterator[str]:
         case Findings(items):
             yield '<ul class="findings">'
             for one in items:
-                evidence = _text(" · ".join(one.evidence))
-                yield f'<li><strong>{_text(one.sentence)}</strong><span class="evidence">{evidence}</span></li>'
+                evidence = _whole(_text(" · ".join(one.evidence)))
+                yield f'<li><strong>{_whole(_text(one.sentence))}</strong><span class="evidence">{evidence}</span></li>'
             yield "</ul>"
         case Facts(pairs):
             yield "<dl>" + "".join(f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in pairs) + "</dl>"
@@ -116,6 +117,11 @@ def _class(at: int, cell: str, words: Sequence[int]) -> str:
     if cell in _STATES:
         names.append(cell.replace(" ", "-"))
     return f' class="{" ".join(names)}"' if names else ""
+
+
+def _whole(text: str) -> str:
+    """No line ends between a number and its unit."""
+    return _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
 
 
 def _text(text: str) -> str:

@@ -21,6 +21,7 @@ WIDTH: Final = 1060  # as wide as the page
 MANY_TENS: Final = 6  # powers of ten: of more, only they are marked
 CLEAR: Final = 0.03  # of the axis, between two marks
 WIDEST: Final = 72  # of a bar
+TENTHS: Final = 0.045  # of an axis of shares: on a shorter one whole per cents would stand twice
 _LETTER: Final = 6.5  # of a label, about, in the same unit
 ROLES: Final = (
     "text", "dim", "border", "running", "waiting", "queue", "prefill", "decode", "frontend", "network", "kv",
@@ -257,9 +258,10 @@ def _y(panel: FigurePanel, field: str, *, stacked: bool = False) -> Any:
         scale = alt.Scale(domainMin=0, domainMax=top) if top is not None else alt.Scale(zero=True)
     high = sorted(y for y in known if y > 0)
     marks: dict[str, Any] = {"values": _tens(high[0], high[-1])} if panel.log and high else {"tickCount": 5}
+    narrow = panel.top is not None and panel.bottom is not None and panel.top - panel.bottom < TENTHS
     axis = {
         "s": lambda: alt.Axis(labelExpr=_SI, **marks),
-        "share": lambda: alt.Axis(format=".0%", tickCount=5),
+        "share": lambda: alt.Axis(format=".1%" if narrow else ".0%", tickCount=5),
         "above": lambda: alt.Axis(labelExpr=_ABOVE, values=_decades(panel.bottom or 1e-3)),
         "": lambda: alt.Axis(**marks),
     }[panel.unit]()

@@ -3,8 +3,9 @@
 The latest RECENT_S, of one load: since vtop's own load was begun or changed, since the server was last idle for two
 scrapes or restarted, and, where the load is another's, since running + waiting was last at least a third less or a half
 more than now (and by more than chance does, which is three times its square root or its spread on the latest scrapes)
-on three scrapes in a row, FEW scrapes at least; scrapes before the first with as many are of how it began, and left
-out. What stood in the way on each scrape is at_limit.py's to say. Gauges are those of the scheduler's last step.
+on three scrapes in a row, FEW scrapes at least; a queue that grows by little from scrape to scrape while as many run is
+one load. Scrapes before the first with as many are of how it began, and left out. KV use is that of the scrapes with
+requests. What stood in the way on each scrape is at_limit.py's to say. Gauges are those of the scheduler's last step.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ MANY = 8  # requests in flight: of fewer, those under way say nothing
 OTHER = 3  # scrapes in a row with another number of requests are another load's
 UNLIKE = 1.2  # times as many in flight, and an idle scrape in between: another load
 FEW = 5  # scrapes: of fewer no limit is reported
+IDLE = 2  # scrapes in a row without a request: another load
+GREW_SLACK = 0.1  # by which fewer may have run while a queue grew
 ENDS = 5  # scrapes to end the pressure at: that of most of them speaks
 
 _SCRAPES_BACK = 3600  # silence is not followed further
@@ -67,26 +70,43 @@ def pressures(
 
 def of_one_load(one: ScrapeRange, *, own: bool) -> ScrapeRange:
     """Its latest scrapes under one load; own: vtop's own tells itself when it changes."""
-    running, waiting = (_on(one.server, quantity, range(one.first, one.last + 1)) for quantity in _GAUGES[:2])
-    present = [(a or 0.0) + (b or 0.0) for a, b in zip(running, waiting, strict=True)]
-    first = len(present) - 1
-    now = median(present[-OTHER:])
-    chance = min(3 * math.sqrt(now), OTHER * pstdev(present[-FEW:]))  # none in a closed loop
+    one = one.since(-math.inf) or one  # a restart begins anew
+    counted = (_on(one.server, quantity, range(one.first, one.last + 1)) for quantity in _GAUGES[:2])
+    running, waiting = ([value or 0.0 for value in row] for row in counted)
+    present = [a + b for a, b in zip(running, waiting, strict=True)]
+    end = next((place for place in range(len(present) - 1, -1, -1) if present[place]), None)
+    if end is None or len(present) - 1 - end >= IDLE:
+        return one
+    first, now = end, median(present[max(0, end + 1 - OTHER) : end + 1])
+    chance = min(3 * math.sqrt(now), OTHER * pstdev(present[max(0, end + 1 - FEW) : end + 1]))  # none in a closed loop
     least, most = now - max(now / 3, chance), now + max(now / 2, chance)
+    queued = _queue_grew_from(running, waiting, end, now - least)
     other = idle = 0
-    for place in range(len(present) - 1, -1, -1):
+    for place in range(end, -1, -1):
         progress = one.server.last_progress(one.first + place)
         idle = idle + 1 if not present[place] and progress != one.first + place else 0
-        few = own or place >= len(present) - FEW
-        other = other + 1 if not few and not least <= present[place] <= most else 0
-        if (present[-1] and (idle == 2 or (not present[place] and _unlike(present, place, now)))) or other == OTHER:
+        like = own or place > end - FEW or (0 if place >= queued else least) <= present[place] <= most
+        other = 0 if like else other + 1
+        if idle == IDLE or (not present[place] and _unlike(present, place, now)) or other == OTHER:
             break
         if not idle and not other:
             first = place
     if not own:
-        alike = (place for place in range(first, len(present)) if present[place] >= max(least, 1))
-        first = next(alike, len(present) - 1)
-    return replace(one, first=one.first + first) if present[-1] else one
+        alike = (place for place in range(first, end + 1) if place >= queued or present[place] >= max(least, 1))
+        first = next(alike, end)
+    return replace(one, first=one.first + first)
+
+
+def _queue_grew_from(running: Sequence[float], waiting: Sequence[float], end: int, much: float) -> int:
+    """Since when as many ran as do at the end while no more came to the queue from one scrape to the next than so: of
+    an open loop that is too fast the queue grows, and it is one load all the same."""
+    ran = median(running[max(0, end + 1 - OTHER) : end + 1])
+    place = end
+    while place > 0 and waiting[place - 1] and running[place - 1] >= ran * (1 - GREW_SLACK):
+        if abs(running[place] + waiting[place] - running[place - 1] - waiting[place - 1]) > much:
+            break
+        place -= 1
+    return place
 
 
 def _unlike(present: Sequence[float], idle: int, now: float) -> bool:
@@ -103,7 +123,8 @@ def _of(number: int, one: ScrapeRange, full: float, whole: bool, told: int | Non
     here = at_limit(running, waiting, kv, full=full, max_num_seqs=told)
     present = [bool(a or b) for a, b in zip(running, waiting, strict=True)]
     known_running = [count for count, here_now in zip(running, present, strict=True) if here_now and count is not None]
-    known_kv = [ratio for ratio in kv if ratio is not None]
+    known_kv = [ratio for ratio, here_now in zip(kv, present, strict=True) if here_now and ratio is not None]
+    known_kv = known_kv or [ratio for ratio in kv if ratio is not None]
     alone = Window((one,))
     parts = ttft_parts(alone)
     track = server.total(Quantity.RUNNING)

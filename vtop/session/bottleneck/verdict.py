@@ -53,7 +53,10 @@ WASTED: Final = 0.1  # of the time
 SAID: Final = 0.0005  # of the time: less is 0.0 %, and who was preempted may still wait
 GRAPHS: Final = 8  # requests: a CUDA graph is captured for every eighth number
 LAUNCHED_S: Final = 0.028  # that a host needs to launch a step without a graph, at most (stamps: docs/whatif.md)
+TURNS: Final = 2.0  # times what the prompts before it take: who waits longer does not wait for its turn in the steps
 RUNS_OUT: Final = 0.9  # of the requests a load keeps in flight: with fewer it runs out
+ROUNDS: Final = 3  # of requests as many as run
+SHORTEST_S: Final = 3.0  # of a shorter time no limit is reported
 FILLS: Final = 0.1  # of TTFT: prompts that queue so long fill the steps
 STEPS: Final = (512, 1024, 2048, 4096)  # tokens, to try
 _WORDS: Final[dict[StatusKind, VerdictLimit]] = {  # of a status that leaves nothing to judge
@@ -101,7 +104,7 @@ def _judged(frame: Frame) -> Verdict:
         if found is not None:
             return found
     at = frame.pressure
-    few = at is None or at.scrapes < FEW
+    few = at is None or _few(at)
     return _says("unknown", ["too few scrapes yet to tell" if few else "no rule has its evidence"])
 
 
@@ -205,7 +208,7 @@ def kv(frame: Frame) -> Verdict | None:
     crowded = at.waiting_share >= QUEUED and at.kv_full_share is not None and at.kv_full_share >= MOSTLY
     full = at.kv_median_ratio is not None and at.kv_median_ratio >= MOSTLY_FULL
     put_back = at.preemptions is not None and at.preemptions >= max(AGAIN, PUT_BACK * at.begun)
-    if not crowded and not (at.preemptions and full) and not (put_back and at.kv_high_ratio >= FULL):
+    if not crowded and not (at.preemptions and full) and not put_back:  # the pool was full there, if between scrapes
         return None
     account, running = frame.account, at.running_median
     present, demand = _in_flight(at, account)
@@ -248,7 +251,7 @@ def max_num_seqs(frame: Frame) -> Verdict | None:
         at is None
         or at.waiting_share < QUEUED
         or at.at_max_num_seqs_share is None
-        or at.at_max_num_seqs_share < AT_LIMIT
+        or (at.at_max_num_seqs_share < AT_LIMIT and not _wait_for_places(frame, at))
         or _ran_more(at)
         or at.kv_full_share is None
         or at.kv_full_share >= MOSTLY
@@ -258,7 +261,7 @@ def max_num_seqs(frame: Frame) -> Verdict | None:
     limit = at.limit
     if _all_of_load(frame, at):
         return None  # the load itself asks for no more
-    if at.max_num_seqs is None and frame.servers[at.server].side == "prefill":
+    if at.max_num_seqs is None and _prefills(frame, at):
         return None  # prompts take turns within the token budget: few run, whatever the limit
     said = [
         f"running stands at {units.count(limit)}"
@@ -325,8 +328,32 @@ def _prompts_wait(frame: Frame) -> Pressure | None:
         if not (free or all_ran) or at.kv_high_ratio >= FULL:
             return None
     elif at.at_max_num_seqs_share >= AT_LIMIT and not _all_of_load(frame, at) and not _ran_more(at):
-        return None
-    return at
+        return at if at.max_num_seqs is None and _prefills(frame, at) else None
+    return at if not _wait_for_places(frame, at) else None
+
+
+def _prefills(frame: Frame, at: Pressure) -> bool:
+    """Whether most of the engine's time goes to prompts, so that as many run as prompts leave the steps."""
+    if frame.servers[at.server].side == "prefill":
+        return True
+    stolen = frame.wallclock.stolen_ratio
+    if stolen is not None:
+        return stolen >= MOSTLY
+    each, prompt = frame.iteration.prefill, frame.account.input_tokens
+    return each is not None and prompt is not None and each >= MOSTLY * prompt  # of nearly every step
+
+
+def _wait_for_places(frame: Frame, at: Pressure) -> bool:
+    """Whether requests wait far longer than the prompts before them take, while all places but one at most are taken:
+    of few places one is free on many scrapes, as a request has just ended."""
+    queue_s, prefill_s = frame.ttft.queue_s, frame.ttft.prefill_s
+    if at.limit is None or at.running_queued_median is None or at.waiting_median is None:
+        return False
+    if at.max_num_seqs is None and _prefills(frame, at):
+        return False
+    if queue_s is None or not prefill_s or at.running_queued_median < at.limit - LEFT or _ran_more(at):
+        return False
+    return at.waiting_share >= QUEUED and queue_s > TURNS * (at.waiting_median + 1) * prefill_s
 
 
 def _step(frame: Frame, at: Pressure) -> int | None:
@@ -400,7 +427,7 @@ def power(frame: Frame) -> Verdict | None:
 def _powered(at: Pressure) -> list[str]:
     """What power takes of the clock, where it takes enough to be a limit."""
     held = at.power
-    if held is None or at.scrapes < FEW or held.readings < FEW or at.running_share < MOSTLY:
+    if held is None or _few(at) or held.readings < FEW or at.running_share < MOSTLY:
         return []
     capped, near = held.capped_share or 0.0, held.near_limit_share or 0.0
     if max(capped, near) < POWERED or held.clock_loss_ratio is None or held.clock_loss_ratio < SLOWED:
@@ -416,11 +443,12 @@ def _powered(at: Pressure) -> list[str]:
 def under_loaded(frame: Frame) -> Verdict | None:
     """Requests run and hardly any waits."""
     at = frame.pressure
-    if at is None or not at.running_share or at.scrapes < FEW or at.waiting_share >= QUEUED:
+    if at is None or not at.running_share or _few(at) or at.waiting_share >= QUEUED:
         return None
     said = [f"{units.count(at.running_median)} running", _waits(at), _kv_range(at)]
     said += [*_nearly(frame, at), *_launched(frame, at)]
-    if at.queue_of_ttft_ratio is not None and at.queue_of_ttft_ratio >= QUEUED and at.finished >= ENOUGH:
+    rounds = at.finished / (at.running_median or math.inf)  # many of the first came, and queued, before these scrapes
+    if _had_queued(at) and rounds >= ROUNDS:
         said.append(f"queueing is {units.whole_percent(at.queue_of_ttft_ratio)} of TTFT: bursts between scrapes")
     if at.preemptions:
         said.append(_many(at.preemptions, "preemption"))
@@ -439,10 +467,14 @@ SETTLING: Final[frozenset[VerdictLimit]] = frozenset(
 def _queued(frame: Frame) -> Pressure | None:
     """Requests waited on many scrapes, or those that finished had waited for much of their TTFT."""
     at = frame.pressure
-    if at is None or at.scrapes < FEW:
+    if at is None or _few(at):
         return None
-    waited = at.queue_of_ttft_ratio is not None and at.queue_of_ttft_ratio >= QUEUED and at.finished >= ENOUGH
-    return at if at.waiting_share >= QUEUED or waited else None
+    return at if at.waiting_share >= QUEUED or _had_queued(at) else None
+
+
+def _had_queued(at: Pressure) -> bool:
+    """Whether those that finished had waited for much of their TTFT."""
+    return (at.queue_of_ttft_ratio or 0.0) >= QUEUED and at.finished >= ENOUGH
 
 
 def _all_of_load(frame: Frame, at: Pressure) -> bool:
@@ -458,7 +490,12 @@ def _ran_more(at: Pressure) -> bool:
 
 def _window(frame: Frame, at: Pressure) -> str:
     where = f" of {frame.servers[at.server].url.removeprefix('http://')}" if len(frame.servers) > 1 else ""
-    return f"{at.scrapes:,} scrapes in {units.seconds(at.seconds)}{where}"
+    return f"{_many(at.scrapes, 'scrape')} in {units.seconds(at.seconds)}{where}"
+
+
+def _few(at: Pressure) -> bool:
+    """Whether there are too few scrapes, or all of them too soon after one another, to tell."""
+    return at.scrapes < FEW or at.seconds < SHORTEST_S
 
 
 def _many(n: float, word: str) -> str:

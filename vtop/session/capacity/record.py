@@ -55,6 +55,7 @@ class SearchHistory:
     def __init__(self, runs: RunsOnRecord) -> None:
         self.runs = runs
         self.lines: list[CapacitySearch] = []  # begins and ends
+        self._settled: dict[int, tuple[int, float]] = {}  # by phase: of so many requests, until when it is looked at
         self._known: dict[int, tuple[tuple[int, int], RunResult]] = {}  # by phase, with how much of it was on record
 
     def apply(self, line: CapacitySearch) -> None:
@@ -102,7 +103,14 @@ class SearchHistory:
             planned_runs=one.plan.runs,
             requests=one.plan.requests,
             rates=tuple(
-                CapacityRate(of.rate_per_s, of.verdict, len(of.runs), of.lowest_ratio, of.mean_ratio, of.half_ratio)
+                CapacityRate(
+                    rate_per_s=of.rate_per_s,
+                    verdict=of.verdict,
+                    runs=len(of.runs),
+                    lowest_ratio=of.lowest_ratio,
+                    mean_ratio=of.mean_ratio,
+                    half_ratio=of.half_ratio if one.plan.rule == "long-run" else None,
+                )
                 for of in search.rates()
             ),
             passes_per_s=now.passes_per_s,
@@ -121,24 +129,31 @@ class SearchHistory:
         )
 
     def _take(self, one: RecordedSearch, number: int, now_s: float) -> None:
-        """Phase `number`, once it has ended, as a run; one that vtop was told to stop is none."""
+        """Phase `number`, once it has ended, as a run; one that vtop was told to stop is none, nor one whose beginning
+        is not on record."""
         phase = self.runs.load.phases[number]
         end = phase.state(now_s)[1]
-        if end is None or end.reason == "stopped":
+        if end is None or end.reason == "stopped" or phase.cut_off:
             return
         if phase.begin.concurrency is not None:
             one.closed.append(self.runs.closed(number, one.asked.slo, now_s))
         elif (run := _run_of(one.plan, phase)) is not None:
-            one.search.tell(self._measured(run, number, one.asked.slo, now_s))
+            one.search.tell(self._measured(run, number, one.asked, now_s))
 
-    def _measured(self, run: Next, number: int, bounds: dict[str, float], now_s: float) -> RunResult:
+    def _measured(self, run: Next, number: int, asked: CapacitySearch, now_s: float) -> RunResult:
         """A run does not change any more once the scrape after it is known."""
-        server = self.runs.servers[self.runs.load.phases[number].begin.server]
-        until_s = self.runs.known_s(self.runs.load.phases[number], now_s)
+        phase = self.runs.load.phases[number]
+        server = self.runs.servers[phase.begin.server]
+        ended, settled_s = self._settled.get(number, (-1, 0.0))
+        if ended != len(phase.ended):
+            settled_s = self.runs.settled_s(phase)
+            self._settled[number] = len(phase.ended), settled_s
+        until_s = min(now_s, settled_s)
         so_far = server.visible(until_s), sum(one.t <= until_s for one in server.identities)
         kept = self._known.get(number)
         if kept is None or kept[0] != so_far:
-            kept = self._known[number] = so_far, self.runs.measured(run, number, bounds, now_s)
+            made = self.runs.measured(run, number, asked.slo, now_s, warm_only=asked.warm_only)
+            kept = self._known[number] = so_far, made
         return kept[1]
 
 
@@ -149,7 +164,7 @@ def _words(asked: CapacitySearch) -> CapacitySearch:
 
 def _run_of(plan: Plan, phase: LoadPhase) -> Next | None:
     begin = phase.begin
-    if begin.rate_per_s is None or begin.requests is None:
+    if not begin.rate_per_s or not begin.requests:
         return None
     return Next(begin.rate_per_s, begin.seed or 0, begin.requests, hold=begin.requests == HOLD_FACTOR * plan.requests)
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import fmean, stdev
 from typing import Final, get_args
@@ -32,6 +32,7 @@ from typing import Final, get_args
 from vtop.recording import SimulatedSearch
 from vtop.samples import half_of_mean
 from vtop.session.capacity.foretold import next_rate
+from vtop.session.frame.load import BoundAttainment, LengthAttainment
 from vtop.session.frame.vocabulary import RateVerdict, SearchEnd, SearchRule
 from vtop.session.load.attainment import Attainment
 
@@ -41,6 +42,8 @@ GROWN: Final = 8  # requests
 LEAST_RUNS: Final = 4  # of the long-run rule, before a rate is judged
 HOLD_FACTOR: Final = 4  # the long run at the end is so many times n
 
+LEAST_ALONE: Final = 20  # requests, for the attainment at no load
+Z: Final = 2.326  # of a normal number: 1 % beyond
 CONFIDENCE: Final = 0.99  # of the interval of a mean: several rates are judged, each several times
 
 
@@ -69,6 +72,15 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class EnginePeak:
+    """One of several engines behind an address during a run."""
+
+    name: str
+    running: float | None
+    waiting: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult:
     """One whole run. why_not: why it is no evidence (a warm cache, a restarted server); such a run is not counted."""
 
@@ -85,6 +97,13 @@ class RunResult:
     kv_peak_ratio: float | None = None
     backlog: tuple[int, ...] = ()  # asked and not answered, at the ends of the quarters of the time in which they came
     client_queue_peak: float | None = None  # requests that waited in the client for a slot under a cap (max=)
+    engines: tuple[EnginePeak, ...] = ()  # where there are several; the one with most waiting first
+    alone: int = 0  # requests with no other in flight from due to end, and how many of them kept every bound
+    alone_kept: int = 0
+    residence_s: float | None = None  # of an answered request in the mean, from due to end
+    sending_s: float = 0.0  # from the first that came to the last
+    times: tuple[BoundAttainment, ...] = ()  # by bound
+    by_length: tuple[LengthAttainment, ...] = ()  # where lengths differ by a factor of four
     why_not: str | None = None
     server_changed: bool = False  # that is why
     hold: bool = False
@@ -205,12 +224,30 @@ class Search:
             if self.plan.hold and passes is not None and passes not in self.held:
                 return Next(passes, self.plan.seeds[0] + 1_000_000, HOLD_FACTOR * self.plan.requests, hold=True)
             self.end = rate
+            if rate == "nothing passed" and (zero := self.zero_load) is not None:
+                self.why = f"{zero[1]:,} of {zero[0]:,} requests that were alone on the server kept it"
             return None
         of = self.results if self._judged(self.results.get(rate, ())) == "more" else self.again
         made = len(of.get(rate, ()))
         seeds = self.plan.seeds
         seed = seeds[made] if made < len(seeds) else seeds[-1] + 1 + made - len(seeds)
         return Next(rate, seed, self.plan.requests)
+
+    @property
+    def zero_load(self) -> tuple[int, int] | None:
+        """Requests that were alone on the server, and how many of them kept every bound, over all runs; None: too few
+        to tell."""
+        runs = [run for of in self.results.values() for run in of]
+        alone, kept = sum(run.alone for run in runs), sum(run.alone_kept for run in runs)
+        return (alone, kept) if alone >= LEAST_ALONE else None
+
+    def _never_passes(self) -> bool:
+        """Whether requests that were alone miss the target for certain, so that no lower rate can keep it."""
+        if (zero := self.zero_load) is None:
+            return False
+        many, share = zero[0], zero[1] / zero[0]
+        root = math.sqrt(share * (1 - share) / many + (Z / (2 * many)) ** 2)
+        return (share + Z * Z / (2 * many) + Z * root) / (1 + Z * Z / many) < self.plan.target_ratio  # Wilson 1927
 
     def verdict(self, rate: float) -> RateVerdict:
         """Of a rate by its runs so far, by the same once more where they were, and by its long run."""
@@ -262,7 +299,9 @@ class Search:
         plan, now = self.plan, self.bracket()
         low, high = now.passes_per_s, now.fails_per_s
         middle = math.sqrt(low * high) if low and high else low or high or plan.first_per_s
-        ratio = high / low if low and high else 2.0
+        told = plan.simulated
+        foretold = told.fails_per_s / told.passes_per_s if told and told.fails_per_s and told.passes_per_s else 2.0
+        ratio = high / low if low and high else foretold
         halvings = max(0, math.ceil(math.log2(max(1.0, math.log(ratio) / math.log1p(plan.precision_ratio)))))
         rates = halvings + (2 if low is None and high is None else 1 if low is None or high is None else 0)
         requests = rates * plan.runs * plan.requests + (HOLD_FACTOR * plan.requests if plan.hold else 0)
@@ -283,7 +322,8 @@ class Search:
         if low is None:
             lowest = min(self.results)
             lower = self._foretold(None, lowest) or lowest / 2
-            return max(lower, plan.least_per_s) if lowest > plan.least_per_s else "nothing passed"
+            on = lowest > plan.least_per_s and not self._never_passes()
+            return max(lower, plan.least_per_s) if on else "nothing passed"
         if high is None:
             highest = max(self.results)
             higher = self._foretold(highest, None) or highest * 2
@@ -322,6 +362,14 @@ def grows(backlog: Sequence[int]) -> bool:
         return False
     rising = all(a < b for a, b in pairwise(backlog))
     return rising and backlog[-1] >= 2 * max(1, backlog[0]) and backlog[-1] - backlog[0] >= GROWN
+
+
+def by_the_other_rule(search: Search) -> tuple[Plan, Bracket]:
+    """What the same runs say by the rule that was not asked for: of each rate the first N."""
+    plan = search.plan
+    other = Search(replace(plan, rule="floor" if plan.rule == "long-run" else "long-run"))
+    other.results = {rate: runs[: plan.runs] for rate, runs in search.results.items()}
+    return other.plan, other.bracket()
 
 
 def goodput_of(search: Search) -> float | None:

@@ -19,6 +19,7 @@ class ServerState:
     models: tuple[str, ...]
     process_start_s: float | None  # wall clock
     pool_tokens: float | None
+    engines: int  # behind its address; 0: not known
 
     def changed(self, now: ServerState) -> str | None:
         """What is another than it was; None where nothing is known to be."""
@@ -28,6 +29,8 @@ class ServerState:
             return f"it serves {', '.join(now.models)}, and no longer {', '.join(self.models)}"
         if self.pool_tokens and now.pool_tokens and self.pool_tokens != now.pool_tokens:
             return f"its KV pool is {now.pool_tokens:,.0f} tokens, and was {self.pool_tokens:,.0f}"
+        if self.engines and now.engines and self.engines != now.engines:
+            return f"engines behind it: {now.engines}, and there were {self.engines}"
         if self.process_start_s and now.process_start_s and abs(self.process_start_s - now.process_start_s) > 1.0:
             return "another process answers: it was restarted"
         return None
@@ -43,6 +46,7 @@ def state_of(server: ServerHistory, now_s: float) -> ServerState:
         models=identity.models if identity is not None else (),
         process_start_s=began.at(last) if began is not None and last >= 0 else None,
         pool_tokens=pool.kv(window([server], now_s, 1.0), now_s).pool_tokens if last >= 0 else None,
+        engines=len(server.engines(Quantity.RUNNING, last)) if last >= 0 else 0,
     )
 
 

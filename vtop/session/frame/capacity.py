@@ -16,7 +16,7 @@ class CapacityRate:
     runs: int
     lowest_ratio: float | None
     mean_ratio: float | None
-    half_ratio: float | None  # of the 99 % interval of the mean
+    half_ratio: float | None  # of the 99 % interval of the mean, by which the long-run rule judges
 
 
 @dataclass(frozen=True, slots=True, eq=False)

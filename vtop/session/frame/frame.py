@@ -48,6 +48,7 @@ class View:
     fleet: FleetView | None = None  # the rows of the table of servers that are looked at
     limit_alone: bool = False  # of the frame only what the limit of its verdict is judged by
     fleet_alone: bool = False  # and nothing else: numbers that are added up over all servers are left out
+    holds: str = ""  # of events and of single requests only those that hold this text
     stacked: bool = True  # and running and waiting of one scrape, which may be stacked; the screen draws them apart
 
 

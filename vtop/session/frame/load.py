@@ -141,3 +141,5 @@ class LoadPart:
     ended_early: int = 0  # answered requests with fewer output tokens than asked for, as a model may end by itself
     hosts: tuple[LoadHostPart, ...] = ()  # that send it in place of vtop's own
     total_per_s: float | None = None  # output_per_s + ended_per_s x the mean prompt of the answered
+    rejected: int = 0  # of the failed, by a server or gateway at its limit (429)
+    slot_wait: Quantiles | None = None  # under a cap (max=): in the client, from due to a free slot; no lateness

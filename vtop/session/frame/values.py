@@ -28,9 +28,9 @@ class Count:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Throughput:
-    """What was done a second while requests were in the engine (history/busy.py); of several servers the sum."""
+    """What was done a second while requests were in the engine (history/busy.py); of several servers in any."""
 
-    busy_s: float | None = None  # seconds in which requests were in the engine; of several servers the most
+    busy_s: float | None = None  # seconds in which requests were in the engine; of several servers in any
     output_per_s: float | None = None  # generated tokens
     prompt_per_s: float | None = None
     finished_per_s: float | None = None  # requests

@@ -30,9 +30,9 @@ TOKENS = (
         "throughput.output_per_s",
         "tokens/s",
         (Q.GENERATION_TOKENS, Q.RUNNING, Q.WAITING, Q.ITERATION_TOKENS),
-        "growth ÷ the seconds in which requests were in the engine: idle edges and gaps left out; within a scrape "
-        "interval, idle time is what its steps and prompt tokens would not take in intervals that were busy "
-        "throughout",
+        "growth ÷ the seconds in which requests were in the engine (of any server): idle edges and gaps left out; "
+        "within a scrape interval, idle time is what its steps and prompt tokens would not take in intervals that "
+        "were busy throughout",
         "if two successive scrapes both show a request, the time between counts as busy; not known with too few "
         "scrapes",
         also=("throughput.prompt_per_s", "throughput.finished_per_s", "throughput.busy_s"),

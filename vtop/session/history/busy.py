@@ -62,35 +62,58 @@ class Busy:
 
 
 def throughput(window: Window) -> Throughput:
-    """What was done a second while requests were in the engine; of several servers the sum."""
-    output = finished = prompt = longest = None
-    for one in window.ranges:
-        seconds = busy_s(one)
-        if not seconds:
-            continue
-        longest = max(longest or 0.0, seconds)
-        alone = Window((one,))
-        output = _plus(output, alone.delta(Quantity.GENERATION_TOKENS), seconds)
-        prompt = _plus(prompt, alone.delta(Quantity.PROMPT_TOKENS), seconds)
-        finished = _plus(finished, alone.count_of_parts(Quantity.FINISHED).in_window, seconds)
-    return Throughput(busy_s=longest, output_per_s=output, prompt_per_s=prompt, finished_per_s=finished)
+    """What was done a second while requests were in the engine, of several servers in any of them."""
+    spans = [_spans(one) for one in window.ranges]
+    seconds = _together_s([span for of_one in spans if of_one is not None for span in of_one])
+    known = [one for one, of_one in zip(window.ranges, spans, strict=True) if of_one]
+    if not known or seconds <= 0:
+        return Throughput()
+    served = Window(tuple(known))
+    return Throughput(
+        busy_s=seconds,
+        output_per_s=_per_s(served.delta(Quantity.GENERATION_TOKENS), seconds),
+        prompt_per_s=_per_s(served.delta(Quantity.PROMPT_TOKENS), seconds),
+        finished_per_s=_per_s(served.count_of_parts(Quantity.FINISHED).in_window, seconds),
+    )
 
 
-def _plus(total: float | None, grown: float | None, seconds: float) -> float | None:
-    return total if grown is None else (total or 0.0) + grown / seconds
+def _per_s(grown: float | None, seconds: float) -> float | None:
+    return grown / seconds if grown is not None else None
+
+
+def _together_s(spans: Sequence[tuple[float, float]]) -> float:
+    """Seconds that lie in any of some spans."""
+    total, reached_s = 0.0, -math.inf
+    for begin_s, end_s in sorted(spans):
+        total += max(0.0, end_s - max(begin_s, reached_s))
+        reached_s = max(reached_s, end_s)
+    return total
+
+
+def busy_s(one: ScrapeRange) -> float | None:
+    """Of one server, all its engines together; None where it is not known."""
+    spans = _spans(one)
+    return sum(end_s - begin_s for begin_s, end_s in spans) if spans is not None else None
 
 
 @lru_cache(maxsize=8)  # the throughput of a frame and where its time went ask for the same
-def busy_s(one: ScrapeRange) -> float | None:
-    """Of one server, all its engines together; None where it is not known."""
+def _spans(one: ScrapeRange) -> tuple[tuple[float, float], ...] | None:
+    """When requests were in the engine of one server, a span an interval; None where it is not known."""
     found = _intervals(one)
     if found is None:
         return None
-    seconds = sum(_counted_s(one.server, scrape) for scrape in found.throughout)
-    if not found.partly:
-        return seconds
-    rest_s = _partly_s(_Work(one, found.idle), found)
-    return seconds + rest_s if rest_s is not None else None
+    parts = _parts_s(_Work(one, found.idle), found) if found.partly else {}
+    if parts is None:
+        return None
+    parts |= {scrape: _counted_s(one.server, scrape) for scrape in found.throughout}
+    idle = frozenset(found.idle)
+    at_s = one.server.at_s
+    return tuple(
+        (at_s[scrape] - part_s, at_s[scrape])  # a request was there at the end, or at the beginning
+        if scrape not in idle
+        else (at_s[scrape - 1], at_s[scrape - 1] + part_s)
+        for scrape, part_s in parts.items()
+    )
 
 
 def cost(one: ScrapeRange) -> BusyCost | None:
@@ -181,12 +204,12 @@ class _Work:
         return max(0.0, (self._running.at(scrape) or 0.0) - decoding) * self._each
 
 
-def _partly_s(work: _Work, found: Busy) -> float | None:
-    """The busy part of the intervals that were so partly; None where it is not known of one."""
+def _parts_s(work: _Work, found: Busy) -> dict[int, float] | None:
+    """The busy part of each interval that was so partly; None where it is not known of one."""
     known = _cost(work, found.throughout)
     usual = work.tokens(found.throughout)
     whole_s = sum(_counted_s(work.server, scrape) for scrape in found.throughout)
-    total = 0.0
+    parts = {}
     for scrape in found.partly:
         done = work.between(scrape) if known is not None else None
         if known is not None and done is not None:
@@ -197,8 +220,8 @@ def _partly_s(work: _Work, found: Busy) -> float | None:
             part = work.lived_s(scrape)
         if part is None:
             return None
-        total += min(max(part, 0.0), _counted_s(work.server, scrape))
-    return total
+        parts[scrape] = min(max(part, 0.0), _counted_s(work.server, scrape))
+    return parts
 
 
 def _cost(work: _Work, throughout: Sequence[int]) -> BusyCost | None:

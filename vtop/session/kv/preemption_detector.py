@@ -73,6 +73,7 @@ class PreemptionDetector:
         self._number = number
         self._steps: list[PreemptionStep] = []
         self._known = array("I")  # of each of them
+        self._forgotten = 0  # of them, from the first on: of these what they freed alone is kept
         self._unconfirmed = Track()
         self._signs: dict[str, list[_Sign]] = {}  # by engine, oldest first
         self._pool: tuple[tuple[str, ...] | None, float | None] = (None, None)
@@ -168,6 +169,17 @@ class PreemptionDetector:
                 still[engine] = kept
         self._signs = still
         self._unconfirmed.put(scrape, sum(sign.left for signs in still.values() for sign in signs))
+
+    def forget(self, before_s: float) -> None:
+        """Give up what the steps before an instant were like, but for what the latest freed, of which a mean is taken.
+        To be called before the server forgets."""
+        old = bisect_right(self._known, bisect_right(self._server.at_s, before_s) - 1)
+        for step in self._steps[self._forgotten : old]:
+            self._each_held(step)
+            step.event = None
+        gone = max(0, min(old, len(self._known) - LATEST))
+        del self._steps[:gone], self._known[:gone]
+        self._forgotten = max(0, old - gone)
 
     # --- questions ---------------------------------------------------------------------------------------------------
 

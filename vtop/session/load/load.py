@@ -10,7 +10,6 @@ import math
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -18,15 +17,14 @@ import msgspec
 from vtop import units
 from vtop.recording import Host, Load, LoadHost, Request
 from vtop.recording.vocabulary import LOAD_SHAPES, known
-from vtop.session.frame.load import BoundAttainment, LengthAttainment, LoadPart, Quantiles, SloAttainment
+from vtop.session.frame.load import LoadPart, SloAttainment
+from vtop.session.load.attained_parts import bound_of, lengths_of, quantiles_of
 from vtop.session.load.attainment import ERROR, OPEN, REJECTED, TIMEOUT, AttainmentCount
 from vtop.session.load.client_ttft import Answered
-from vtop.session.load.exact_histogram import ExactHistogram
 from vtop.session.load.hosts import parts
 from vtop.session.load.phase import LoadPhase, OpenRequest
 from vtop.session.load.request_stats import RequestStats
 
-ASKED = (0.5, 0.9, 0.99, 0.999, 0.9999, 0.95)
 RECENT_S = 10.0  # the actual rate is that of this span
 RANKED = 100  # requests: of fewer the p99 by nearest rank is the highest
 LATE_S, LATE_SHARE = 0.002, 0.05  # p99 lateness beyond both marks the run client-limited
@@ -93,6 +91,9 @@ class LoadHistory:
             phase.sent_s.append(request.sent_s)
             phase.sent_warmup.append(request.warmup)
             phase.late_us.append(round(max(0.0, late_s) * 1e6))
+            if phase.begin.max_in_flight is not None:
+                waited_s = (request.admitted_s or 0.0) - (request.due_s or 0.0)
+                phase.slot_us.append(round(max(0.0, waited_s) * 1e6))
             phase.sent_host.append(request.host if request.host is not None else -1)
 
     def _answer(self, t: float, server: int | None, request: Request) -> None:
@@ -209,11 +210,11 @@ class LoadHistory:
             elapsed_s=elapsed_s,
             late_p50_s=late_p50_s,
             late_p99_s=late_p99_s,
-            ttft=_quantiles(seen.service),
-            ttft_from_due=_quantiles(seen.response) if phase.begin.shape == "open" else None,
-            itl=_quantiles(seen.itl),
-            tpot=_quantiles(seen.tpot),
-            e2e=_quantiles(seen.e2e),
+            ttft=quantiles_of(seen.service),
+            ttft_from_due=quantiles_of(seen.response) if phase.begin.shape == "open" else None,
+            itl=quantiles_of(seen.itl),
+            tpot=quantiles_of(seen.tpot),
+            e2e=quantiles_of(seen.e2e),
             itl_is_chunks=seen.unsplit > 0,
             output_tokens=seen.output_tokens,
             output_per_s=phase.output_per_s(now_s),
@@ -232,6 +233,8 @@ class LoadHistory:
             limited_costs=_costs(seen, late_p99_s, host),
             hosts=parts(self._senders.get(number, ()), seen.hosts, now_s),
             total_per_s=_total_per_s(phase, seen, now_s),
+            rejected=seen.rejected,
+            slot_wait=quantiles_of(seen.slot) if phase.begin.max_in_flight is not None else None,
         )
 
     def seen(self, number: int, now_s: float) -> RequestStats | None:
@@ -275,10 +278,6 @@ def _failed_detail(seen: RequestStats) -> str | None:
         words = " ".join(seen.said.get(error, "").split())
         return (words if len(words) <= DETAIL else words[: DETAIL - 1] + "…") or None
     return None
-
-
-def _quantiles(spread: ExactHistogram) -> Quantiles:
-    return Quantiles(spread.n, spread.failed, spread.mean_s, *spread.quantiles(ASKED))
 
 
 def _total_per_s(phase: LoadPhase, seen: RequestStats, now_s: float) -> float | None:
@@ -339,8 +338,8 @@ def _apart(slo: AttainmentCount | None) -> dict[str, Any]:
     if slo is None:
         return {}
     return {
-        "by_bound": tuple(_bound(slo, name) for name in slo.times),
-        "by_length": _lengths(slo.by_length),
+        "by_bound": tuple(bound_of(slo, name) for name in slo.times),
+        "by_length": lengths_of(slo.by_length),
         "errors": slo.failed[ERROR],
         "timeouts": slo.failed[TIMEOUT],
         "rejected": slo.failed[REJECTED],
@@ -348,37 +347,6 @@ def _apart(slo: AttainmentCount | None) -> dict[str, Any]:
         "undefined": slo.undefined,
         "single_token": slo.single_token,
     }
-
-
-def _bound(slo: AttainmentCount, name: str) -> BoundAttainment:
-    spread = slo.times[name]
-    judged = spread.n + spread.failed
-    return BoundAttainment(
-        name=name,
-        bound_s=slo.bounds[name],
-        judged=judged,
-        kept=slo.kept[name],
-        ratio=slo.kept[name] / judged if judged else None,
-        times=_quantiles(spread),
-    )
-
-
-def _lengths(found: Mapping[tuple[int, int], AttainmentCount]) -> tuple[LengthAttainment, ...]:
-    return tuple(_length(place, found[place]) for place in sorted(found)) if len(found) > 1 else ()
-
-
-def _length(place: tuple[int, int], found: AttainmentCount) -> LengthAttainment:
-    p95 = {name: spread.quantiles((0.95,))[0] for name, spread in found.times.items()}
-    return LengthAttainment(
-        input_tokens=(4 ** place[0], 4 ** (place[0] + 1) - 1),
-        output_tokens=(4 ** place[1], 4 ** (place[1] + 1) - 1),
-        judged=found.judged,
-        good=found.passed,
-        ratio=found.passed / found.judged if found.judged else None,
-        ttft_p95_s=p95.get("ttft"),
-        tpot_p95_s=p95.get("tpot"),
-        e2e_p95_s=p95.get("e2e"),
-    )
 
 
 def _costs(seen: RequestStats, late_p99_s: float | None, host: Host | None) -> bool:

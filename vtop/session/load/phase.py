@@ -45,6 +45,7 @@ class LoadPhase:
     sent_s: array[float] = field(default_factory=lambda: array("d"))
     sent_warmup: array[int] = field(default_factory=lambda: array("b"))
     late_us: array[int] = field(default_factory=lambda: array("q"))
+    slot_us: array[int] = field(default_factory=lambda: array("q"))  # under a cap (max=): from due to a free slot
     sent_host: array[int] = field(default_factory=lambda: array("i"))  # -1: vtop's own machine
     first_t: array[float] = field(default_factory=lambda: array("d"))
     ended: Ended = field(default_factory=Ended)
@@ -203,6 +204,8 @@ class LoadPhase:
         for k in range(seen.sent - gone_sent, sent - gone_sent):
             if not self.sent_warmup[k]:
                 seen.late.add_us(self.late_us[k])
+                if self.slot_us:
+                    seen.slot.add_us(self.slot_us[k])
                 if (host := self.sent_host[k]) >= 0:
                     seen.hosts.late[host].add_us(self.late_us[k])
         for k in range(seen.ended - gone_ended, ended - gone_ended):

@@ -40,9 +40,11 @@ class RequestLatency:
         return set(bounds) != {"tpot"} or self.tpot_s is not None
 
     def broken(self, bounds: Mapping[str, float]) -> tuple[str, ...]:
-        """Which bounds it broke; bounds: ttft, tpot, e2e, seconds."""
+        """Which bounds it broke; bounds: ttft, tpot, e2e, seconds. One by another name, of a later vtop, is none."""
         found = self.judged_s
-        return tuple(name for name, bound in bounds.items() if (took_s := found[name]) is not None and took_s > bound)
+        return tuple(
+            name for name, bound in bounds.items() if (took_s := found.get(name)) is not None and took_s > bound
+        )
 
     def keeps(self, bounds: Mapping[str, float]) -> bool:
         """Whether it kept every bound."""

@@ -31,6 +31,7 @@ class RequestStats:
     def __init__(self) -> None:
         self.sent = self.ended = 0
         self.late = ExactHistogram()
+        self.slot = ExactHistogram()  # the wait in the client for a slot under a cap that was asked for
         self.hosts = HostCount()
         self.service, self.response = ExactHistogram(), ExactHistogram()
         self.itl, self.tpot, self.e2e = ExactHistogram(), ExactHistogram(), ExactHistogram()
@@ -45,6 +46,7 @@ class RequestStats:
         self.broken: Counter[str] = Counter()  # bounds of it, by answered requests
         self.tokens_in = TokenTimeline()  # output tokens by slice of the session, warm-up included
         self.unfinished = 0  # broken off by vtop
+        self.rejected = 0  # of those that failed, by a server or gateway at its limit
         self.limits = 0  # that failed by the load's own doing, warm-up included
         self.limit: str | None = None  # the first of these, in words
         self.wrong_length = 0
@@ -73,6 +75,7 @@ class RequestStats:
             else:
                 error = known(request.error, ERROR_CLASSES)
                 self.errors[error] += 1
+                self.rejected += request.status == TOO_MANY
                 if request.detail:
                     self.said.setdefault(error, request.detail)
             for spread in (self.service, self.response, self.tpot, self.e2e):

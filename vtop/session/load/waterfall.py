@@ -19,20 +19,31 @@ SHOWN: Final = 64  # of either
 LATEST: Final = 500
 
 
-def waterfall(phase: LoadPhase | None, now_s: float, window_s: float) -> Waterfall:
-    """Of the phase that runs at an instant or ran last; what was written later is not looked at."""
+def waterfall(phase: LoadPhase | None, now_s: float, window_s: float, holds: str = "") -> Waterfall:
+    """Of the phase that runs at an instant or ran last; what was written later is not looked at. `holds`: only rows of
+    requests whose number, state or error holds this text."""
     if phase is None:
         return Waterfall()
     ended = bisect_right(phase.end_t, now_s)
     first = max(bisect_right(phase.end_t, now_s - window_s), ended - LATEST)
     over = [_over(one) for one in phase.ended.bare(ended, first) if one.sent_s is not None]
     begun = sorted(_open(phase, now_s, ended), key=lambda one: (one.first_s is not None, one.sent_s))
+    rows = [[one for one in of if held(one, holds)] if holds else of for of in (begun, over)]
     return Waterfall(
-        rows=(*begun[:SHOWN], *heapq.nlargest(SHOWN, over, key=lambda one: one.took_s)),
+        rows=(*rows[0][:SHOWN], *heapq.nlargest(SHOWN, rows[1], key=lambda one: one.took_s)),
         open=len(begun),
         unanswered=sum(one.first_s is None for one in begun),
         ended=len(over),
     )
+
+
+def held(of: RequestTimes, text: str) -> bool:
+    """Whether a request's number, state or error holds a text."""
+    if of.end_s is None:
+        state = "open answering" if of.first_s is not None else "open unanswered"
+    else:
+        state = "ended" if of.error is None else f"ended failed {of.error}"
+    return text.casefold() in f"#{of.id} {state}"
 
 
 def _open(phase: LoadPhase, now_s: float, ended: int) -> list[RequestTimes]:

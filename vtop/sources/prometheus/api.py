@@ -37,6 +37,14 @@ _LATEST_S: Final = 1e11  # Unix time: no sample is later, milliseconds taken for
 _raw_pairs = msgspec.json.Decoder(list[msgspec.Raw])
 
 
+class SharedTimes:
+    """The times of the series read last, which those of the next one are most often: of one scrape all are the same."""
+
+    def __init__(self) -> None:
+        self.words: list[bytes] = []
+        self.times: list[float] = []
+
+
 class StoredSeries(msgspec.Struct):
     """The samples of one series, as they came: [[Unix time in s, "value"],…]."""
 
@@ -44,18 +52,24 @@ class StoredSeries(msgspec.Struct):
     values: msgspec.Raw = msgspec.Raw(b"[]")
     histograms: msgspec.Raw = msgspec.Raw(b"[]")  # a native histogram has these in place of values
 
-    def columns(self) -> tuple[list[float], list[float]]:
-        """Times and values; a sample whose time is no instant or whose value is no number is left out.
+    def columns(self, shared: SharedTimes | None = None) -> tuple[list[float], list[float]]:
+        """Times and values; a sample whose time is no instant or whose value is no number is left out. shared: the list
+        of times may be that of another series, and is changed by nobody.
 
         Numbers and text that holds no comma: taken apart so, it costs a quarter of JSON's objects.
         """
         words = bytes(self.values).translate(None, b'[]" \n').split(b",")
         try:
-            times, values = list(map(float, words[::2])), list(map(float, words[1::2]))
+            values = list(map(float, words[1::2]))
+            if shared is not None and words[::2] == shared.words and len(values) == len(shared.times):
+                return shared.times, values
+            times = list(map(float, words[::2]))
         except ValueError:
             times = values = []
         total_s = sum(times)
         if len(times) == len(values) and times and total_s == total_s and 0 <= min(times) <= max(times) < _LATEST_S:
+            if shared is not None:
+                shared.words, shared.times = words[::2], times
             return times, values
         known = [sample for sample in _pairs(self.values) if 0 <= sample[0] < _LATEST_S]
         return [at_s for at_s, _ in known], [value for _, value in known]

@@ -12,7 +12,7 @@ from typing import Final
 
 from vtop.metrics.exposition import SeriesKey
 from vtop.metrics.quantity import Quantity, SeriesKind
-from vtop.sources.prometheus.api import StoredSeries
+from vtop.sources.prometheus.api import SharedTimes, StoredSeries
 from vtop.sources.prometheus.who import LabelSet, own_labels
 
 UP: Final = "up"
@@ -50,6 +50,7 @@ class PageReader:
     native: set[str] = field(default_factory=set)  # histograms that cannot be read
     _keys: dict[tuple[tuple[str, str], ...], SeriesKey | None] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
+    _times_read: SharedTimes = field(default_factory=SharedTimes)
 
     @property
     def selector(self) -> str:
@@ -127,7 +128,7 @@ class PageReader:
         key = self._keys[labels]
         if key is None:
             return None
-        times, values = series.columns()
+        times, values = series.columns(self._times_read)
         if times and times[0] <= after_s:
             first = bisect_right(times, after_s)
             times, values = times[first:], values[first:]
