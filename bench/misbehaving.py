@@ -88,7 +88,7 @@ WAYS: Final[dict[str, Callable[[socket.socket, int], None]]] = {
 
 NO_PAGE: Final = (
     *("drips a byte each 0.5 s", "an answer without end", "cut in the middle", "no HTTP", "500 with escapes"),
-    *("429, Retry-After: 3", "a gzip bomb of 256 MiB"),
+    *("429, Retry-After: 3", "a gzip bomb of 256 MiB", "a page of 31 MiB"),
 )
 
 

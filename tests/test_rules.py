@@ -97,7 +97,7 @@ def test_the_core_opens_no_file_but_the_recording_s(path: Path) -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
     opens = called & {"open", "input", "print", "eval", "exec", "__import__"}
-    assert opens == ({"open"} if path.name in ("recording.py", "recording_file.py", "marks_beside.py") else set())
+    assert opens == ({"open"} if path.name in ("recording.py", "recording_file.py") else set())
 
 
 def test_the_core_loads_no_screen_and_no_network() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import select
-from io import BufferedReader
+from io import BufferedReader, BufferedWriter
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +35,12 @@ def opened(path: Path, *, patience_s: float = PATIENCE_S) -> BufferedReader:
         raise OSError(errno.ETIMEDOUT, f"nothing came for {patience_s:g} s", str(path))
     os.set_blocking(file.fileno(), True)
     return file
+
+
+def appending(path: Path) -> BufferedWriter:
+    """To be written to at its end. Raises OSError, also for a pipe from which nobody reads: it is not waited at."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
+    return open(os.open(path, flags, 0o666), "ab")
 
 
 def read_text(path: Path, limit_bytes: int = LIMIT_BYTES, *, errors: str = "strict") -> str:

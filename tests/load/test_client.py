@@ -69,6 +69,17 @@ async def test_a_fault_is_read_right(name: str, monkeypatch: pytest.MonkeyPatch)
         assert phrase not in (request.detail or "")
 
 
+async def test_a_load_does_not_go_through_the_environment_s_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy that holds chunks back would falsify each gap: there is none between the load and its server."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    async with serving(monkeypatch.setattr, PLAIN) as server:
+        client = client_of(server)
+        exchange = await ask(client)
+        client.abort()
+    assert exchange.record(id=1, phase=0).error is None
+
+
 async def test_the_stamps_of_a_request_are_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = Answer(each(1.0, (*four(), usage(4), DONE), 3.0), head_s=2.0)
     async with serving(monkeypatch.setattr, answer) as server:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from functools import cache
 
+import msgspec
+
 from tests.report.loops import Loop, session
 from tests.report.reports import path_of, report_of
-from vtop.recording import FileRecording, LoadHost, Scrape
+from vtop.recording import FileRecording, Load, LoadHost, Request, Scrape
 from vtop.report.figures.figures import figures
 from vtop.report.findings.findings import findings
 from vtop.report.findings.validity import NO_SCRAPE, checks
@@ -84,6 +86,22 @@ def test_a_phase_shorter_than_a_scrape_has_its_requests() -> None:
     assert phase.whole is not None
     assert phase.whole.ttft is not None
     assert phase.whole.ttft.n == 2
+
+
+def test_a_phase_of_which_no_request_ended_stands_in_the_table_of_service_levels() -> None:
+    """As where a recording is torn off: nothing is known of its bounds, and the other phases' columns stay."""
+    made = session((Loop(c=2, n=2, output=3, itl_s=0.01, ttft_s=0.05),))
+    for phase in (1, 2):
+        begun = Load(phase=phase, state="begin", spec="c=4", shape="closed", concurrency=4, slo={"ttft": 1.0})
+        made.apply(msgspec.structs.replace(begun, t=made.end_s + 1.0))
+        if phase == 1:
+            stamps = {"sent_s": made.end_s, "due_s": made.end_s, "first_s": made.end_s + 0.1, "end_s": made.end_s + 0.2}
+            made.apply(Request(t=made.end_s + 0.2, id=9, phase=1, output_tokens=3, status=200, **stamps))  # type: ignore[arg-type]
+            made.apply(Load(t=made.end_s, phase=1, state="end", spec="c=4", shape="closed"))
+    written = markdown(document([of_session(made, "torn")]))
+    table = [line.split("|") for line in written.partition("Service levels")[2].splitlines() if line[:1] == "|"]
+    assert ("1 of 1" in str(table), "0 of 0" in str(table)) == (True, True)
+    assert len(table[0]) == len(table[2]) == len(table[3])
 
 
 def test_the_hosts_that_sent_a_load_have_a_table_with_their_clocks() -> None:

@@ -238,6 +238,19 @@ def test_processes_in_turn_that_do_not_say_when_they_began_are_told_by_counters_
     assert told(frame, "note")[0].startswith("the address leads to several processes in turn")
 
 
+def test_while_processes_answer_in_turn_no_rate_is_told_of_what_was_seen_before_that_showed() -> None:
+    """Three that are far apart: the first leaps look like growth of thousands a second until one comes back."""
+    log = Log()
+    requests = '# TYPE vllm:prompt_tokens_total counter\nvllm:prompt_tokens_total{engine="0"} %d\n'
+    for second in range(20):
+        counted = second + (0, 5000, 90_000)[second % 3]
+        log.scrape(float(second), all_of(second, counted=counted, more=requests % (512 * counted)))
+    frame = log.frame(19.5)
+    assert frame.verdict.limit == "unknown"
+    rates = (frame.generation_tokens.per_s, frame.prompt_tokens.per_s, frame.requests.finished.per_s)
+    assert rates == (None, None, None)
+
+
 def test_a_server_that_made_up_for_its_restart_is_one_server() -> None:
     log = Log()
     more = '# TYPE vllm:prompt_tokens_total counter\nvllm:prompt_tokens_total{engine="0"} %d\n'

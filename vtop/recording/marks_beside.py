@@ -6,7 +6,6 @@ run.jsonl has its marks in run.jsonl.marks, a line each in the recording's own f
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -43,16 +42,11 @@ def add_mark(recording: Path, mark: Mark) -> Path:
     try:
         if not path.parent.exists():
             path.parent.mkdir(parents=True, mode=0o700)
-        with open(path, "ab", opener=_at_once) as file:
+        with small_file.appending(path) as file:
             file.write(encode(mark) + b"\n")
     except OSError as error:
         raise VtopError(f"{path}: cannot be written ({error.strerror}); the mark is gone with this screen") from error
     return path
-
-
-def _at_once(path: str, flags: int) -> int:
-    """Opened, or not at all: a pipe from which nobody reads is not waited at."""
-    return os.open(path, flags | os.O_NONBLOCK, 0o666)
 
 
 def interleaved(events: Sequence[AnyEvent], marks: list[Mark]) -> Iterator[AnyEvent]:

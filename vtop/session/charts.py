@@ -29,6 +29,8 @@ _WORTH_A_COLUMN = 0.25  # a rate is shown when at least this share of its column
 
 _Sums = tuple[float, float]  # sum, count
 
+LEAST_S = 0.001  # of a window
+
 
 class Columns:
     """The scrapes of one server that lie at the column boundaries, looked up once for all its charts."""
@@ -183,7 +185,7 @@ def charts(
     *,
     sides: Sides = Sides(),  # noqa: B008 - frozen
 ) -> Charts:
-    column_s = view.window_s / view.columns
+    column_s = max(view.window_s, LEAST_S) / view.columns  # a phase that began with the last line has none
     newest = math.floor(_seen_until(servers, devices, now_s) / column_s + 1e-9)  # columns are numbered from instant 0
     newest -= newest % view.step
     edges = [(newest - view.columns + k) * column_s for k in range(view.columns + 1)]

@@ -106,13 +106,16 @@ _Judged = Sequence[tuple[Phase, LoadPart, SloAttainment]]
 
 
 def _joint(judged: _Judged) -> Table:
+    asked_for = {name: bound_s for _, _, slo in judged for name, bound_s in slo.bounds}
+    bounds = {name: asked_for[name] for name in _BOUNDS if name in asked_for}
+    alone = [{one.name: one.ratio for one in slo.by_bound} for _, _, slo in judged]  # none where no request ended
     rows = tuple(
         (
             phase.label,
             units.number(load.rate_per_s),
             units.number(slo.answered_per_s),
             units.percent(slo.attainment_ratio),
-            *(units.percent(one.ratio) for one in slo.by_bound),
+            *(units.percent(ratios.get(name)) for name in bounds),
             f"{slo.good:,} of {slo.judged:,}",
             units.number(slo.good_per_s),
             f"{slo.errors:,}",
@@ -121,14 +124,13 @@ def _joint(judged: _Judged) -> Table:
             f"{slo.open:,}",
             f"{slo.single_token:,}",
         )
-        for phase, load, slo in judged
+        for (phase, load, slo), ratios in zip(judged, alone, strict=True)
     )
-    bounds = judged[0][2].by_bound
     head = (
-        "phase", "asked/s", "achieved/s", "attainment", *(f"{_BOUNDS[one.name]} alone" for one in bounds),
+        "phase", "asked/s", "achieved/s", "attainment", *(f"{_BOUNDS[name]} alone" for name in bounds),
         "kept all bounds", "good/s", "errors", "timed out", "rejected", "open", "1 token",
     )  # fmt: skip
-    asked = " and ".join(f"{_BOUNDS[one.name]} ≤ {units.seconds(one.bound_s)}" for one in bounds)
+    asked = " and ".join(f"{_BOUNDS[name]} ≤ {units.seconds(bound_s)}" for name, bound_s in bounds.items())
     notes = [
         f"Bounds: {asked}, all of them at once, from the instant a request was due; one that failed, timed out or was "
         "open at the end kept none. Alone: of those that this bound can judge. Achieved and good: a second of the "

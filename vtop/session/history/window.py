@@ -248,12 +248,15 @@ def gauge(now: float | None, values: Sequence[float]) -> Gauge:
 
 
 def window(servers: Sequence[ServerHistory], now_s: float, window_s: float) -> Window:
-    """The window that ends with the latest scrape of any server."""
+    """The window that ends with the latest scrape of any server. While several processes answer in turn it is that
+    scrape alone, so that no rate is told: growth from one of them to another is nobody's."""
     seen = [(server, scrapes - 1) for server in servers if (scrapes := server.visible(now_s)) and server.watched(now_s)]
     end_s = max((server.at_s[last] for server, last in seen), default=0.0)
     ranges = []
     for server, last in seen:
         first = min(bisect_left(server.at_s, end_s - window_s - 1e-9, 0, last + 1), last)
+        if server.alternates(now_s):
+            first = last
         ranges.append(ScrapeRange(server, first, last, end_s - server.at_s[last] > server.patience_s(last)))
     return Window(tuple(ranges))
 
