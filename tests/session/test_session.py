@@ -684,6 +684,16 @@ def test_waiting_says_what_was_tried_and_why_it_failed() -> None:
     )
 
 
+def test_a_load_alone_on_record_waits_for_no_server() -> None:
+    log = Log()
+    log.add(End(reason="the load is done"), 2.0)
+    assert status(log, 1.0)[:2] == ("blind", "no scrape is on record: all numbers are of vtop's own requests")
+    log = Log()
+    log.outage(1.0, detail="connection refused")
+    log.add(End(reason="quit"), 2.0)
+    assert status(log, 2.0)[0] == "waiting"
+
+
 def test_down_says_for_how_long_and_why() -> None:
     log, server = Log(), Server()
     log.scrape(1.0, server)

@@ -179,6 +179,8 @@ def recorded_load(
     attachment.start()
     try:
         code = _run(controller, attachment.recording, attachment.stop, reason, for_s=for_s)
+    except VtopError as error:
+        raise VtopError("; ".join((str(error), *attachment.recording.lost))) from error
     finally:
         for saved in attachment.recording.saved:
             echo(said_of(saved), err=True)

@@ -22,7 +22,7 @@ from vtop.draw.panels.registry import PANELS, Panel, heading_notes
 from vtop.draw.panels.sizes import Rows
 from vtop.draw.panels.timeline import Timeline, timeline
 from vtop.draw.panels.verdict_line import status
-from vtop.draw.panels.waiting import LEAST_ROWS, awaited, waiting
+from vtop.draw.panels.waiting import LEAST_ROWS, awaited, unasked, waiting
 from vtop.draw.text import Line, Phrase, blank, heading, phrases
 from vtop.draw.theme import Look
 from vtop.session.frame.frame import Frame
@@ -88,9 +88,10 @@ def arrange(
         axis = [_AXIS] if "alone" in PANELS[only].charted else []
         return top + _column([Want(only, Rows(1, rows)), *axis], (MARGIN, y, inner, rows - y))
     shown = [panel for panel in PANELS.values() if panel.name not in hidden]
-    if awaited(frame) and rows - y >= LEAST_ROWS:  # no server's numbers to leave room for
+    if (awaited(frame) or unasked(frame)) and rows - y >= LEAST_ROWS:  # no server's numbers to leave room for
         going_on = [panel for panel in shown if not (panel.of_servers or panel.charted)]
-        return top + _column([_CARD, *_wants(going_on, frame)], (MARGIN, y, inner, rows - y))
+        card = [_CARD] if awaited(frame) else []
+        return top + _column([*card, *_wants(going_on, frame)], (MARGIN, y, inner, rows - y))
     if width < TWO_COLUMNS:
         charts = _wants([panel for panel in shown if "narrow" in panel.charted], frame, "narrow")
         others = _wants([panel for panel in shown if "narrow" not in panel.charted], frame, "narrow")

@@ -613,7 +613,7 @@ class Session:
         began = server.total(Quantity.PROCESS_START)
         began_s = began.at(last) if began is not None and scrapes else None
         bad_lines, size = (server.bad_lines.at(last), server.bytes.at(last)) if scrapes else (None, None)
-        read = status.status(server, index, now_s)
+        read = status.status(server, index, now_s, over=self.finished)
         return ServerPart(
             index=index,
             url=server.target.url,

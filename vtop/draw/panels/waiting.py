@@ -22,6 +22,11 @@ def awaited(frame: Frame) -> bool:
     return frame.status.kind == "waiting" and frame.origin is None
 
 
+def unasked(frame: Frame) -> bool:
+    """Whether there will never be anything to show of a server: a load alone is on record."""
+    return frame.status.kind == "blind" and all(server.age_s is None for server in frame.servers)
+
+
 def waiting(frame: Frame, width: int, height: int, look: Look) -> list[Line]:
     """A sentence a server, never cut while there are rows, and what a person can do about it."""
     inner = max(1, width - 2 * _INDENT)

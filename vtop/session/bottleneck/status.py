@@ -39,13 +39,16 @@ HINTS: dict[OutageReason, str] = {
 }
 
 
-def status(server: ServerHistory, index: int, now_s: float) -> Status:
+def status(server: ServerHistory, index: int, now_s: float, *, over: bool = False) -> Status:
+    """over: nothing more will be recorded, so a server without a scrape or an outage was never asked."""
     scrapes, outages = server.visible(now_s), server.outages_by(now_s)
     latest_scrape_t = server.t[scrapes - 1] if scrapes else None
     latest = server.outages[outages - 1] if outages else None
     failing = latest is not None and (latest_scrape_t is None or latest.t > latest_scrape_t)
     url = server.target.url
     if latest_scrape_t is None:
+        if over and not server.t and not server.outages:
+            return Status("blind", "no scrape is on record: all numbers are of vtop's own requests", index)
         if latest is None:
             return Status("waiting", f"asking {url} …", index, fresh=False)
         hint = HINTS.get(latest.reason, "")
