@@ -10,8 +10,11 @@ import pytest
 
 from tests.session.made import Log, Server
 from vtop import shipped
+from vtop.engine.runs.observed import _mean
 from vtop.engine.runs.runs import RECORDED, TOLD, Run, read, runs
+from vtop.metrics.quantity import Quantity
 from vtop.recording import Identity, Load, Request, Scrape, encode
+from vtop.session.history.window import Window
 
 
 def written(log: Log, path: Path) -> Path:
@@ -319,3 +322,11 @@ def test_what_finished_of_the_phase_before_is_none_of_this_ones() -> None:
     assert first.observed.requests == len(first.load.asks) == 320
     assert second.observed.requests == len(second.load.asks) - 16  # the scrape after its last round is not on record
     assert second.observed.e2e_s == pytest.approx(1.655, abs=0.001)
+
+
+def test_what_warm_ups_saw_leaves_no_time_below_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their client's prefill holds the frontend and the network: of short prompts it was more than all of the server's."""
+    window = Window(())
+    monkeypatch.setattr(Window, "sums", lambda *_: (0.020, 10.0))
+    assert _mean(window, Quantity.PREFILL, [0.004]) == pytest.approx(0.016 / 9)
+    assert _mean(window, Quantity.PREFILL, [0.041, 0.041]) == pytest.approx(0.002)

@@ -118,7 +118,10 @@ def _foreign(name: str, requests: Sequence[Request]) -> list[float]:
 
 def _mean(window: Window, quantity: Quantity, without: Sequence[float]) -> float:
     total, count = window.sums(quantity) or (0.0, 0.0)
-    return (total - sum(without)) / max(1.0, count - len(without))
+    left = total - sum(without)
+    if left < 0:  # their clients saw more than the server's part of it: not told apart, and all are one mean
+        return total / max(1.0, count)
+    return left / max(1.0, count - len(without))
 
 
 def _level(window: Window, quantity: Quantity, until_s: float) -> float | None:
