@@ -325,7 +325,7 @@ def test_what_finished_of_the_phase_before_is_none_of_this_ones() -> None:
 
 
 def test_what_warm_ups_saw_leaves_no_time_below_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their client's prefill holds the frontend and the network: of short prompts it was more than all of the server's."""
+    """Their client's prefill holds frontend and network: of short prompts it was more than all of the server's."""
     window = Window(())
     monkeypatch.setattr(Window, "sums", lambda *_: (0.020, 10.0))
     assert _mean(window, Quantity.PREFILL, [0.004]) == pytest.approx(0.016 / 9)
