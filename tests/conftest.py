@@ -38,5 +38,5 @@ def no_fault_of_vtops_own(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pyt
     (state / "vtop" / "screen.json").unlink(missing_ok=True)  # how the screen of another test was left
     faults.told.clear()
     yield
-    gc.unfreeze()  # a screen's start freezes what it made; Hypothesis looks for who holds an object, and would see nobody
+    gc.unfreeze()  # a screen's start freezes what it made, and Hypothesis would not see who holds an object
     assert not faults.told, faults.told
