@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from vtop.cli.common import echo, view_of
+from vtop.cli.common import screen_over, signals_end, view_of
 from vtop.errors import VtopError
 
 if TYPE_CHECKING:
@@ -23,7 +21,7 @@ def on_screen(attachment: Attachment, conduct: Callable[[], None], stop: Callabl
     conduct: the search, to its end; stop: makes it return soon.
     """
     from vtop.recording import Note
-    from vtop.ui import keeping, run
+    from vtop.ui import run
 
     failed: list[VtopError] = []
 
@@ -34,9 +32,6 @@ def on_screen(attachment: Attachment, conduct: Callable[[], None], stop: Callabl
             failed.append(error)
             attachment.recording.append(Note(source="vtop", text=str(error)))
 
-    def interrupted(number: int, _: Any) -> None:
-        raise SystemExit(128 + number)
-
     view = view_of(dict.fromkeys(LOOK))
     thread = threading.Thread(target=search, name="search", daemon=True)
 
@@ -44,21 +39,16 @@ def on_screen(attachment: Attachment, conduct: Callable[[], None], stop: Callabl
         attachment.start()
         thread.start()
 
-    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    for number in ends:  # the screen takes them over as soon as it is up
-        signal.signal(number, interrupted)
+    def over() -> None:
+        stop()
+        if thread.ident is not None:
+            thread.join()
+
+    signals_end()
     left = "broken off"
     try:
         left = run.live(attachment.recording, attachment.clock, begin, **view)
     finally:
-        for number in ends:
-            signal.signal(number, signal.SIG_IGN)
-        stop()
-        if thread.ident is not None:
-            thread.join()
-        attachment.stop(left)
-        with contextlib.suppress(OSError):  # the terminal may be gone
-            for saved in attachment.recording.saved:
-                echo(keeping.said_of(saved), err=True)
+        screen_over(attachment, left, over)
     if failed:
         raise failed[0]

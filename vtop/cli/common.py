@@ -7,10 +7,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from vtop.recording.events import Target
     from vtop.report.render.document import Document
     from vtop.sources.attach import Attachment
+    from vtop.sources.prometheus.follow import PrometheusAttachment
+
+ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
@@ -224,7 +227,7 @@ def write(path: Path, content: bytes) -> None:
 class Stop:
     """Until SIGINT, SIGTERM or SIGHUP: `reason` says which came first."""
 
-    def __init__(self, ends: Sequence[int] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)) -> None:
+    def __init__(self, ends: Sequence[int] = ENDS) -> None:
         self._came = threading.Event()
         self._names: list[str] = []
         for number in ends:
@@ -241,6 +244,30 @@ class Stop:
     @property
     def reason(self) -> str:
         return self._names[0] if self._names else "time is up"
+
+
+def signals_end() -> None:
+    """Until a screen takes the signals over, one of them ends the command with its exit code."""
+
+    def interrupted(number: int, _: Any) -> None:
+        raise SystemExit(128 + number)
+
+    for number in ENDS:
+        signal.signal(number, interrupted)
+
+
+def screen_over(attachment: Attachment | PrometheusAttachment, reason: str, *beside: Callable[[], None]) -> None:
+    """Stop what ran beside a screen and then the watching, whatever signals come meanwhile; say what was saved."""
+    from vtop.ui.keeping import said_of
+
+    for number in ENDS:
+        signal.signal(number, signal.SIG_IGN)
+    for stop in beside:
+        stop()
+    attachment.stop(reason)
+    with suppress(OSError):  # the terminal may be gone
+        for saved in attachment.recording.saved:
+            echo(said_of(saved), err=True)
 
 
 def whole(recording: LiveRecording) -> None:

@@ -13,7 +13,17 @@ import click
 from vtop import units
 from vtop.cli import stored
 from vtop.cli.arguments import OfServers
-from vtop.cli.common import Stop, attached, echo, print_json, servers_of, whole, without_collections
+from vtop.cli.common import (
+    Stop,
+    attached,
+    echo,
+    print_json,
+    screen_over,
+    servers_of,
+    signals_end,
+    whole,
+    without_collections,
+)
 from vtop.cli.flight_options import flight_options
 from vtop.cli.load import consent, controller_of, phases_of, recorded_load
 from vtop.cli.metrics import Follow, metrics_option, served
@@ -49,21 +59,12 @@ def _live(
     *,
     follow: Follow,
 ) -> None:
-    import contextlib
-    import signal
-
     if phases and servers is not None:
         consent(asked, servers[0][0])  # before there is a file
-
-    def interrupted(number: int, _: Any) -> None:
-        raise SystemExit(128 + number)
-
-    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    for number in ends:  # the screen takes them over as soon as it is up
-        signal.signal(number, interrupted)
+    signals_end()
     with without_collections():
         from vtop.engine.whatif.beside import LivePrices
-        from vtop.ui import keeping, run
+        from vtop.ui import run
 
         attachment = attached(asked, servers, path) if servers is not None else stored.attached(asked, path)
     load = None
@@ -81,15 +82,7 @@ def _live(
     try:
         left = run.live(attachment.recording, attachment.clock, begin, load=load, prices=beside, **view)
     finally:
-        for number in ends:
-            signal.signal(number, signal.SIG_IGN)
-        beside.stop()
-        if load is not None:
-            load.stop()
-        attachment.stop(left)
-        with contextlib.suppress(OSError):  # the terminal may be gone
-            for saved in attachment.recording.saved:
-                echo(keeping.said_of(saved), err=True)
+        screen_over(attachment, left, beside.stop, *([load.stop] if load is not None else []))
     whole(attachment.recording)
     if load is not None and load.failed is not None:
         raise VtopError(load.failed)

@@ -125,6 +125,10 @@ class Known:
         else:
             self._phases.setdefault(load.phase, []).append(load)
 
+    def in_session(self, at_s: float) -> Iterator[AnyEvent]:
+        """The same lines in the time of the session that goes on, all of them of that instant."""
+        return (moved(line, at_s, at_s) for line in self.lines(at_s))
+
     def lines(self, at_s: float) -> Iterator[AnyEvent]:
         """The lines that say it, written at the beginning of a recording that begins at `at_s`."""
         told: list[Event | None] = [*self._watched, *self._identities.values(), self._gpu, *self._hosts.values()]

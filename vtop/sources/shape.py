@@ -105,8 +105,10 @@ def fits(value: object) -> bool:
 def shape_of(config: Path) -> dict[str, int | str] | None:
     """The numbers of a config.json that vtop reads; None when there is no such file or it is none."""
     merged = _read(config)
-    if merged is None:
-        return None
+    return None if merged is None else _shape(merged)
+
+
+def _shape(merged: dict[str, object]) -> dict[str, int | str] | None:
     shape = {name: kept for name in KEPT if (kept := _kept(merged.get(name))) is not None}
     shape |= {name: 1 for name in PRESENT if merged.get(name)}
     return shape | _quantization(merged) or None
@@ -114,7 +116,8 @@ def shape_of(config: Path) -> dict[str, int | str] | None:
 
 def told_shape(config: Path) -> dict[str, int | str]:
     """The same of a file that somebody named. Raises VtopError where it is none, or holds what no model has."""
-    shape, merged = shape_of(config), _read(config) or {}
+    merged = _read(config) or {}
+    shape = _shape(merged)
     if shape is None:
         raise VtopError(f"{config}: no config.json of a model; name the one in the model's folder")
     odd = next((name for name in KEPT if name in WHOLE and not _whole(merged.get(name))), None)

@@ -21,9 +21,8 @@ from prometheus_client.registry import Collector
 from vtop import __version__, faults
 from vtop.errors import VtopError
 from vtop.export.metrics.names import METRICS, PREFIX, ServerMetrics, samples
-from vtop.recording import AnyEvent, Recording
+from vtop.recording import Recording
 from vtop.recording.cut import Known
-from vtop.recording.shift import moved
 from vtop.session.bottleneck.priced import with_prices
 from vtop.session.frame.frame import Frame, View
 from vtop.session.frame.prices import Prices
@@ -57,7 +56,7 @@ class Exporter(Collector):
         """clock: seconds of the session. recording: nobody else takes from it."""
         self._recording, self._clock, self._prices = recording, clock, prices
         self._known = Known()
-        self._rolling = RollingSession(recording.start, self._lines_known, WINDOW_S)
+        self._rolling = RollingSession(recording.start, self._known.in_session, WINDOW_S)
         self._totals: dict[int, Totals] = {}
         self._made: dict[int, tuple[float, ServerMetrics]] = {}  # by server, with the time.monotonic of the look
         self._priced, self._priced_at = 0, -math.inf  # how often, and the time.monotonic of the latest
@@ -139,9 +138,6 @@ class Exporter(Collector):
             self.take()
             if time.monotonic() >= until_s:
                 return
-
-    def _lines_known(self, at_s: float) -> Iterable[AnyEvent]:
-        return (moved(line, at_s, at_s) for line in self._known.lines(at_s))
 
 
 class MetricsServer:

@@ -61,9 +61,13 @@ def by_the_other_rule(answer: CapacityResult) -> str:
     return f"By the other rule, which is another question, the same runs say: {answer.other_rule}: {found}."
 
 
+def _passing(answer: CapacityResult) -> RateResult | None:
+    return next((one for one in answer.rates if one.rate_per_s == answer.bracket.passes_per_s), None)
+
+
 def _short(answer: CapacityResult) -> list[str]:
     """A caveat of the passing rate: in a run that is short beside a request no queue has time to form."""
-    rate = next((one for one in answer.rates if one.rate_per_s == answer.bracket.passes_per_s), None)
+    rate = _passing(answer)
     run = min(rate.runs, key=lambda one: one.sending_s, default=None) if rate is not None else None
     if run is None or run.residence_s is None or run.sending_s >= LONG * run.residence_s:
         return []
@@ -90,7 +94,7 @@ def _cliff(answer: CapacityResult) -> list[str]:
 
 def _growing(answer: CapacityResult) -> list[str]:
     """A caveat of the passing rate."""
-    rate = next((one for one in answer.rates if one.rate_per_s == answer.bracket.passes_per_s), None)
+    rate = _passing(answer)
     if rate is None or not rate.growing:
         return []
     return [
